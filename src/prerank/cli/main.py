@@ -1,0 +1,22 @@
+"""The `prerank` command. Each command lives in a module of its own and is registered here."""
+
+import typer
+
+app = typer.Typer(
+    name="prerank",
+    help="Is a joint forecast calibrated, and if not, how?",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,
+)
+
+
+@app.callback()
+def root() -> None:
+    """Is a joint forecast calibrated, and if not, how?"""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
