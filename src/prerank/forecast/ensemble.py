@@ -1,0 +1,98 @@
+"""An ensemble: members, their weights, and what the pre-ranks may learn the forecast's law from."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Samples of a forecast, cases before members before targets.
+
+    `members` is (..., N, M, D): N cases, M members, D targets; leading axes are free. `weights` is (..., N, M) and
+    need not sum to one; None means equal. `reference` is what a pre-rank may learn from (principal directions, a
+    density, a joint CDF) instead of the members it ranks: independent draws (..., N, R, D), another `Ensemble`, or
+    a torch distribution. Without it the members are pooled with the observation.
+
+    >>> forecast = Ensemble(torch.zeros(7, 20, 3))
+    >>> forecast.n_cases, forecast.n_members, forecast.n_targets
+    (7, 20, 3)
+    """
+
+    members: Tensor
+    weights: Tensor | None = None
+    reference: "Ensemble | Distribution | Tensor | None" = None
+
+    def __post_init__(self) -> None:
+        if self.members.ndim < 3:
+            raise ValueError(
+                f"members need three axes (cases, members, targets), got shape {tuple(self.members.shape)}; "
+                "for one target use members[..., None], for one case members[None]"
+            )
+        if not self.members.is_floating_point():
+            object.__setattr__(self, "members", self.members.to(torch.get_default_dtype()))
+        if self.weights is not None and self.weights.shape != self.members.shape[:-1]:
+            raise ValueError(
+                f"weights have shape {tuple(self.weights.shape)} but members have {tuple(self.members.shape)}; "
+                f"one weight per case and member is {tuple(self.members.shape[:-1])}"
+            )
+        reference = self.reference
+        if isinstance(reference, Tensor):
+            reference = Ensemble(reference)
+            object.__setattr__(self, "reference", reference)
+        if isinstance(reference, Ensemble):
+            cases, targets = reference.members.shape[-3], reference.members.shape[-1]
+            if (cases, targets) != (self.n_cases, self.n_targets):
+                raise ValueError(
+                    f"reference draws are for {cases} cases and {targets} targets, "
+                    f"the members for {self.n_cases} and {self.n_targets}"
+                )
+
+    @property
+    def n_cases(self) -> int:
+        return self.members.shape[-3]
+
+    @property
+    def n_members(self) -> int:
+        return self.members.shape[-2]
+
+    @property
+    def n_targets(self) -> int:
+        return self.members.shape[-1]
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Member weights that sum to one, (..., N, M)."""
+        if self.weights is None:
+            return torch.full_like(self.members[..., 0], 1.0 / self.n_members)
+        return self.weights / self.weights.sum(-1, keepdim=True)
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the members, (..., N, D)."""
+        if self.weights is None:
+            return self.members.mean(-2)
+        return (self.probabilities[..., None] * self.members).sum(-2)
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """Covariance of the members (divisor one: the weights), (..., N, D, D)."""
+        centred = self.members - self.mean[..., None, :]
+        return (self.probabilities[..., None] * centred).mT @ centred
+
+    @property
+    def effective_size(self) -> Tensor:
+        """Kish's effective number of members, 1 / sum w^2, (..., N)."""
+        return 1.0 / self.probabilities.square().sum(-1)
+
+    def select(self, cases: Tensor | slice) -> "Ensemble":
+        """The same ensemble for some of its cases."""
+        reference = self.reference
+        if isinstance(reference, Ensemble):
+            reference = reference.select(cases)
+        elif reference is not None:
+            raise TypeError("an ensemble whose reference is a distribution cannot be cut into cases")
+        weights = None if self.weights is None else self.weights[..., cases, :]
+        return Ensemble(self.members[..., cases, :, :], weights, reference)

@@ -1,0 +1,186 @@
+"""The paper's family: a mixture of multivariate Gaussians for every case."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+
+from prerank.forecast.ensemble import Ensemble
+from prerank.randomness import case_keys, normal, uniform
+
+
+class GaussianMixture(Distribution):
+    r"""Mixture of C Gaussians per case, $\sum_c \pi_c(x)\, N(\mu_c(x), L_c(x) L_c(x)^\top)$.
+
+    `logits` (..., N, C), `loc` (..., N, C, D), `scale_tril` (..., N, C, D, D), lower triangular with a positive
+    diagonal. A torch distribution with batch shape (..., N) and event shape (D,).
+
+    >>> law = GaussianMixture(torch.zeros(4, 2), torch.zeros(4, 2, 3), torch.eye(3).expand(4, 2, 3, 3))
+    >>> law.log_prob(torch.zeros(4, 3))
+    tensor([-2.7568, -2.7568, -2.7568, -2.7568])
+    """
+
+    arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - torch's protocol
+    support = constraints.real_vector
+    has_rsample = False
+
+    def __init__(self, logits: Tensor, loc: Tensor, scale_tril: Tensor, validate_args: bool | None = None) -> None:
+        expected = (*logits.shape, loc.shape[-1])
+        if loc.shape != expected or scale_tril.shape != (*expected, loc.shape[-1]):
+            raise ValueError(
+                f"logits {tuple(logits.shape)} go with loc (..., C, D) and scale_tril (..., C, D, D), "
+                f"got loc {tuple(loc.shape)} and scale_tril {tuple(scale_tril.shape)}"
+            )
+        self.logits = logits
+        self.loc = loc
+        self.scale_tril = scale_tril
+        super().__init__(logits.shape[:-1], loc.shape[-1:], validate_args=validate_args)
+
+    @property
+    def n_components(self) -> int:
+        return self.logits.shape[-1]
+
+    @property
+    def n_targets(self) -> int:
+        return self.loc.shape[-1]
+
+    @property
+    def log_weights(self) -> Tensor:
+        return torch.log_softmax(self.logits, -1)
+
+    @property
+    def weights(self) -> Tensor:
+        return torch.softmax(self.logits, -1)
+
+    @property
+    def mean(self) -> Tensor:
+        return (self.weights[..., None] * self.loc).sum(-2)
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        r"""$\sum_c \pi_c (L_c L_c^\top + (\mu_c - \mu)(\mu_c - \mu)^\top)$, (..., N, D, D)."""
+        centred = self.loc - self.mean[..., None, :]
+        within = self.scale_tril @ self.scale_tril.mT
+        between = centred[..., :, None] * centred[..., None, :]
+        return (self.weights[..., None, None] * (within + between)).sum(-3)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.covariance_matrix.diagonal(dim1=-2, dim2=-1)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "GaussianMixture":
+        shape = (*batch_shape, self.n_components, self.n_targets)
+        return GaussianMixture(
+            self.logits.expand(shape[:-1]), self.loc.expand(shape), self.scale_tril.expand(*shape, self.n_targets)
+        )
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log density of `value` (*sample, ..., N, D), as torch has it."""
+        extra = value.ndim - len(self.batch_shape) - 1
+        if extra < 0:
+            raise ValueError(f"value {tuple(value.shape)} has fewer axes than the forecast {tuple(self.batch_shape)}")
+        if extra == 0:
+            return self.log_density(value[..., None, :])[..., 0]
+        sample_shape = value.shape[:extra]
+        points = value.reshape(-1, *value.shape[extra:]).movedim(0, -2)
+        return self.log_density(points).movedim(-1, 0).reshape(*sample_shape, *self.batch_shape)
+
+    def log_density(self, points: Tensor) -> Tensor:
+        """Log density of P points per case: (..., N, P, D) -> (..., N, P)."""
+        centred = (points[..., None, :, :] - self.loc[..., :, None, :]).mT
+        whitened = torch.linalg.solve_triangular(self.scale_tril, centred, upper=False)
+        log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        constant = self.log_weights - log_det - 0.5 * self.n_targets * math.log(2 * math.pi)
+        return torch.logsumexp(constant[..., None] - 0.5 * whitened.square().sum(-2), -2)
+
+    def along(self, directions: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and standard deviations of the components along directions (..., N or 1, D, K): (..., N, C, K) each."""
+        loc = self.loc @ directions
+        scale = (self.scale_tril.mT @ directions[..., None, :, :]).square().sum(-2).sqrt()
+        return loc, scale
+
+    def cdf_along(self, directions: Tensor, values: Tensor) -> Tensor:
+        r"""CDF of $u^\top Y$ at values: directions (..., N or 1, D, K), values (..., N, P, K) -> (..., N, P, K).
+
+        A linear function of a Gaussian mixture is a univariate Gaussian mixture, so this is exact and differentiable.
+        """
+        loc, scale = self.along(directions)
+        standardised = (values[..., None, :, :] - loc[..., :, None, :]) / scale[..., :, None, :]
+        return (self.weights[..., :, None, None] * torch.special.ndtr(standardised)).sum(-3)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Equally weighted draws from torch's global generator, sample axes first, as torch has it."""
+        sample_shape = torch.Size(sample_shape)
+        with torch.no_grad():
+            shape = (*sample_shape, *self.batch_shape)
+            choice = torch.distributions.Categorical(logits=self.logits).sample(sample_shape)
+            noise = torch.randn(*shape, self.n_targets, dtype=self.loc.dtype, device=self.loc.device)
+            count = math.prod(sample_shape)
+            points = self._combine(
+                choice.reshape(count, *self.batch_shape).movedim(0, -1),
+                noise.reshape(count, *self.batch_shape, self.n_targets).movedim(0, -2),
+            )
+            return points.movedim(-2, 0).reshape(*shape, self.n_targets)
+
+    def ensemble(self, n_members: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None) -> Ensemble:
+        """Equally weighted draws (..., N, M, D) for evaluation; a case's draws depend on (seed, stream, its id) alone."""
+        with torch.no_grad():
+            pick, noise = self._noise(n_members, seed, stream, case_ids)
+            choice = (pick[..., None] > self.weights.cumsum(-1)[..., None, :-1]).sum(-1)
+            return Ensemble(self._combine(choice, noise))
+
+    def draw(self, n_draws: int, seed: int = 0, stream: str = "draws", at_least: int = 2) -> Ensemble:
+        r"""Weighted, differentiable draws for training: every component is drawn, in proportion to its weight.
+
+        Component c gets n_c draws ($\sum_c n_c$ = `n_draws`, n_c >= `at_least`, proportional to the detached weights),
+        each weighted by pi_c / n_c. Averages are unbiased, and gradients reach logits, means and factors. Not for
+        evaluation: ranks among weighted members are not uniform. Use `ensemble` there.
+        """
+        if n_draws < self.n_components * at_least:
+            raise ValueError(
+                f"{n_draws} draws are too few for {self.n_components} components with at least {at_least} each; "
+                f"ask for {self.n_components * at_least} or more"
+            )
+        _, noise = self._noise(n_draws, seed, stream, None)
+        counts = allocate(self.weights.detach(), n_draws, at_least)
+        position = torch.arange(n_draws, device=counts.device)
+        choice = (position[:, None] >= counts.cumsum(-1)[..., None, :-1]).sum(-1)
+        weights = (self.weights / counts).gather(-1, choice)
+        return Ensemble(self._combine(choice, noise), weights)
+
+    def _noise(self, count: int, seed: int, stream: str, case_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        # Leading axes (several models) share their noise: common random numbers, and one generation for a fleet.
+        cases = self.batch_shape[-1] if self.batch_shape else 1
+        device, dtype = self.loc.device, self.loc.dtype
+        ids = torch.arange(cases, device=device) if case_ids is None else case_ids.to(device)
+        keys = case_keys(seed, ids, stream)
+        pick = uniform(case_keys(seed, ids, stream, "component"), (count,), dtype)
+        noise = normal(keys, (count, self.n_targets), dtype)
+        if not self.batch_shape:
+            return pick[0], noise[0]
+        return pick.expand(*self.batch_shape, count), noise.expand(*self.batch_shape, count, self.n_targets)
+
+    def _combine(self, choice: Tensor, noise: Tensor) -> Tensor:
+        """mu_c + L_c eps with c = choice (..., N, M), eps = noise (..., N, M, D)."""
+        points = torch.zeros_like(noise)
+        # One product per component instead of gathering (N, M, D, D) factors: C times the arithmetic, 1/D the memory.
+        for c in range(self.n_components):
+            drawn = self.loc[..., c, None, :] + noise @ self.scale_tril[..., c, :, :].mT
+            points = torch.where((choice == c)[..., None], drawn, points)
+        return points
+
+
+def allocate(weights: Tensor, total: int, at_least: int) -> Tensor:
+    """Whole numbers (..., C) that sum to `total`, at least `at_least` each, proportional to weights (largest remainder).
+
+    >>> allocate(torch.tensor([0.7, 0.2, 0.1]), 20, 2)
+    tensor([12,  5,  3])
+    """
+    free = total - at_least * weights.shape[-1]
+    share = weights * free
+    whole = share.floor()
+    missing = free - whole.sum(-1, keepdim=True)
+    order = (share - whole).argsort(-1, descending=True).argsort(-1)
+    return (whole + (order < missing)).long() + at_least

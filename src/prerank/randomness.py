@@ -1,0 +1,88 @@
+"""Keyed randomness: every random number is a function of names, never of who drew before.
+
+A key is a 64-bit integer made from a seed and names (`key(seed, "tie-breaking", "PCA")`). A random number is
+a hash of its key and its position, so a case gets the same number whatever the chunk, the order or the other
+models computed beside it, and the global generators of torch and NumPy are never touched.
+
+The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
+generators"), applied twice, in torch's wrapping int64 arithmetic: the same bits on a CPU and on a GPU.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
+_MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
+_MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
+
+
+def key(seed: int, *names: object) -> int:
+    """A signed 64-bit key for a seed and any number of names.
+
+    >>> key(0, "draws") == key(0, "draws"), key(0, "draws") == key(1, "draws")
+    (True, False)
+    """
+    text = "\x1f".join([str(int(seed)), *(str(name) for name in names)])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def _shift_right(x: Tensor, bits: int) -> Tensor:
+    # torch shifts int64 arithmetically; the mask makes it the logical shift that the hash is defined with
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def mix(x: Tensor) -> Tensor:
+    """Scramble int64 values: a bijection whose output bits all depend on all input bits."""
+    x = (x ^ _shift_right(x, 30)) * _MIX_1
+    x = (x ^ _shift_right(x, 27)) * _MIX_2
+    return x ^ _shift_right(x, 31)
+
+
+def bits(keys: int | Tensor, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
+    """Random int64 values of shape `keys.shape + shape`: position j of key k is hash(k, j)."""
+    if not isinstance(keys, Tensor):
+        keys = torch.tensor(keys, dtype=torch.int64, device=device)
+    count = int(np.prod(shape, dtype=np.int64)) if len(shape) else 1
+    counter = torch.arange(1, count + 1, dtype=torch.int64, device=keys.device) * _GOLDEN
+    return mix(mix(keys[..., None] + counter) + keys[..., None]).reshape(*keys.shape, *shape)
+
+
+def uniform(
+    keys: int | Tensor,
+    shape: Sequence[int],
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | None = None,
+) -> Tensor:
+    """Uniform numbers strictly inside (0, 1), of shape `keys.shape + shape`.
+
+    >>> uniform(key(0, "example"), (2,)) == uniform(key(0, "example"), (5,))[:2]
+    tensor([True, True])
+    """
+    # as many leading bits as the type's significand holds, minus one, and half a step: never 0, never 1
+    precision = 23 if dtype == torch.float32 else 52
+    leading = _shift_right(bits(keys, shape, device), 64 - precision)
+    return (leading.to(dtype) + 0.5) * 2.0**-precision
+
+
+def normal(
+    keys: int | Tensor,
+    shape: Sequence[int],
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | None = None,
+) -> Tensor:
+    """Standard normal numbers of shape `keys.shape + shape`, by inversion of `uniform`."""
+    return torch.special.ndtri(uniform(keys, shape, dtype, device))
+
+
+def case_keys(seed: int, case_ids: Tensor, *names: object) -> Tensor:
+    """One key per case: a function of the seed, the names and the case's identifier alone."""
+    return mix(mix(case_ids.to(torch.int64) * _GOLDEN + key(seed, *names)))
+
+
+def numpy_generator(seed: int, *names: object) -> np.random.Generator:
+    """A NumPy generator of its own for a seed and names, for simulations on the host."""
+    return np.random.default_rng(key(seed, *names) & ((1 << 64) - 1))
