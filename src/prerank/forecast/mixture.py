@@ -76,6 +76,12 @@ class GaussianMixture(Distribution):
             self.logits.expand(shape[:-1]), self.loc.expand(shape), self.scale_tril.expand(*shape, self.n_targets)
         )
 
+    def select(self, cases: Tensor | slice) -> "GaussianMixture":
+        """The same forecast for some of its cases."""
+        return GaussianMixture(
+            self.logits[..., cases, :], self.loc[..., cases, :, :], self.scale_tril[..., cases, :, :, :]
+        )
+
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density of `value` (*sample, ..., N, D), as torch has it."""
         extra = value.ndim - len(self.batch_shape) - 1

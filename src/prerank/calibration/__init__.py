@@ -1,0 +1,86 @@
+"""Project, rank, measure, test: pre-ranks, projected PITs, calibration errors and their null distributions."""
+
+from prerank.calibration.errors import (
+    ReliabilityCurve,
+    centred_levels,
+    inclusive_levels,
+    pce,
+    pce_kde,
+    reliability_curve,
+)
+from prerank.calibration.exchange import Replicates, exchange_replicates
+from prerank.calibration.interval import PCEInterval, pce_interval
+from prerank.calibration.null import Band, PCENull, corrected_pce, pce_null, reliability_band
+from prerank.calibration.pit import (
+    ClosedForm,
+    EmpiricalRank,
+    ProjectedPIT,
+    RandomisedRank,
+    SmoothRank,
+    projected_pit,
+    smooth_pit,
+)
+from prerank.calibration.preranks import (
+    HDR,
+    PCA,
+    Contrast,
+    Copula,
+    Custom,
+    Dependency,
+    Location,
+    Marginal,
+    PreRank,
+    Scale,
+    SquaredDifference,
+    paper_preranks,
+    principal_directions,
+)
+from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
+from prerank.calibration.reading import read
+from prerank.calibration.testing import PCETest, chi_square_test, ks_test, pce_test
+
+__all__ = [
+    "HDR",
+    "PCA",
+    "Band",
+    "ClosedForm",
+    "Contrast",
+    "Copula",
+    "Custom",
+    "Dependency",
+    "EmpiricalRank",
+    "LinearProjection",
+    "Location",
+    "Marginal",
+    "PCEInterval",
+    "PCENull",
+    "PCETest",
+    "PointwiseProjection",
+    "PreRank",
+    "ProjectedPIT",
+    "Projection",
+    "RandomisedRank",
+    "ReliabilityCurve",
+    "Replicates",
+    "Scale",
+    "SmoothRank",
+    "SquaredDifference",
+    "centred_levels",
+    "chi_square_test",
+    "corrected_pce",
+    "exchange_replicates",
+    "inclusive_levels",
+    "ks_test",
+    "paper_preranks",
+    "pce",
+    "pce_interval",
+    "pce_kde",
+    "pce_null",
+    "pce_test",
+    "principal_directions",
+    "projected_pit",
+    "read",
+    "reliability_band",
+    "reliability_curve",
+    "smooth_pit",
+]

@@ -1,0 +1,119 @@
+"""How far PITs are from uniform: reliability curves and the probabilistic calibration error (PCE)."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from prerank.forecast import accepts_arrays
+
+
+class ReliabilityCurve(NamedTuple):
+    """Levels (J,) and the share of PITs at or below each, (..., J, K)."""
+
+    levels: Tensor
+    frequency: Tensor
+
+
+def centred_levels(n_levels: int = 100) -> Tensor:
+    """The J cell centres (j - 0.5) / J: the default grid, without the two end points that can never be wrong.
+
+    >>> centred_levels(4)
+    tensor([0.1250, 0.3750, 0.6250, 0.8750], dtype=torch.float64)
+    """
+    if n_levels < 1:
+        raise ValueError(f"{n_levels} levels: at least one is needed")
+    return (torch.arange(n_levels, dtype=torch.float64) + 0.5) / n_levels
+
+
+def inclusive_levels(n_levels: int = 100) -> Tensor:
+    """J equally spaced levels from 0 to 1 inclusive: the grid of the published experiments."""
+    return torch.linspace(0.0, 1.0, n_levels, dtype=torch.float64)
+
+
+def level_bins(pit: Tensor, levels: Tensor) -> Tensor:
+    """Index of the first level at or above each PIT, 0..J; J for a PIT above all levels."""
+    return torch.searchsorted(levels.to(pit), pit.detach().contiguous())
+
+
+def _checked(pit: Tensor, case_weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    if pit.ndim < 2:
+        raise ValueError(f"PITs have axes (cases, projections), got shape {tuple(pit.shape)}; use pit[:, None]")
+    if pit.shape[-2] == 0:
+        raise ValueError("there are no PITs: at least one case is needed")
+    inside = (pit >= 0) & (pit <= 1)
+    if not inside.all():
+        bad = int((~inside).sum())
+        raise ValueError(f"{bad} of {pit.numel()} PITs are NaN or outside [0, 1]; a PIT is a probability")
+    if case_weights is None:
+        return pit, torch.full((pit.shape[-2],), 1.0 / pit.shape[-2], dtype=pit.dtype, device=pit.device)
+    if case_weights.shape != pit.shape[-2:-1] or (case_weights < 0).any() or not case_weights.sum() > 0:
+        raise ValueError(
+            f"case_weights must be non-negative with a positive sum and have shape ({pit.shape[-2]},), "
+            f"got shape {tuple(case_weights.shape)}"
+        )
+    return pit, (case_weights / case_weights.sum()).to(pit)
+
+
+@accepts_arrays("pit", "levels", "case_weights")
+def reliability_curve(
+    pit: Tensor, n_levels: int = 100, levels: Tensor | None = None, case_weights: Tensor | None = None
+) -> ReliabilityCurve:
+    """Empirical CDF of the PITs (..., N, K) at the levels (eq. 1): the diagonal is calibration.
+
+    >>> reliability_curve(torch.tensor([[0.1], [0.9]]), n_levels=2).frequency.squeeze()
+    tensor([0.5000, 0.5000])
+    """
+    pit, weights = _checked(pit, case_weights)
+    levels = centred_levels(n_levels) if levels is None else levels
+    levels = levels.to(pit)
+    bins = level_bins(pit, levels)
+    counts = torch.zeros(*pit.shape[:-2], len(levels) + 1, pit.shape[-1], dtype=pit.dtype, device=pit.device)
+    counts.scatter_add_(-2, bins, weights[:, None].expand(pit.shape).contiguous())
+    return ReliabilityCurve(levels, counts[..., :-1, :].cumsum(-2))
+
+
+@accepts_arrays("pit", "levels", "case_weights")
+def pce(
+    pit: Tensor,
+    n_levels: int = 100,
+    power: float = 1,
+    levels: Tensor | None = None,
+    case_weights: Tensor | None = None,
+) -> Tensor:
+    r"""Probabilistic calibration error of each projection (eq. 2): (..., N, K) -> (..., K).
+
+    Mean over levels of $|\alpha_j - \hat F_Z(\alpha_j)|^p$. Zero for uniform PITs, 1/4 for a point mass at 1/2 or for all
+    mass on the two ends. Finite samples never reach zero: see `pce_null`.
+
+    >>> pce(torch.full((1000, 1), 0.5))
+    tensor([0.2500])
+    """
+    curve = reliability_curve(pit, n_levels, levels, case_weights)
+    return (curve.levels[:, None] - curve.frequency).abs().pow(power).mean(-2)
+
+
+@accepts_arrays("pit", "levels", "case_weights")
+def pce_kde(
+    pit: Tensor,
+    temperature: float = 100.0,
+    n_levels: int = 100,
+    power: float = 1,
+    levels: Tensor | None = None,
+    case_weights: Tensor | None = None,
+) -> Tensor:
+    r"""Differentiable PCE (eq. 8): the indicator becomes a sigmoid, $\Phi(\alpha) = \frac1N \sum_i \sigma(\tau(\alpha - Z_i))$.
+
+    Tends to `pce` as the temperature grows. (..., N, K) -> (..., K).
+
+    >>> z = torch.rand(500, 1, dtype=torch.float64)
+    >>> torch.allclose(pce_kde(z, temperature=1e6), pce(z), atol=1e-6)
+    True
+    """
+    levels = (centred_levels(n_levels) if levels is None else levels).to(pit)
+    smooth = torch.sigmoid(temperature * (levels[:, None, None] - pit[..., None, :, :]))
+    if case_weights is None:
+        frequency = smooth.mean(-2)
+    else:
+        frequency = ((case_weights / case_weights.sum()).to(pit)[:, None] * smooth).sum(-2)
+    return (levels[:, None] - frequency).abs().pow(power).mean(-2)

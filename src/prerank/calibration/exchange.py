@@ -1,0 +1,127 @@
+"""Replicates of the PCE under calibration, made by exchanging the observation with a member.
+
+Under calibration the observation and the members of a case are exchangeable, so any of them could have been the
+observation. Each replicate picks one point per case at random and takes all its PITs along: the dependence between
+projections and between pre-ranks is kept, and nothing is assumed.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from prerank.calibration.errors import level_bins
+from prerank.calibration.pit import ProjectedPIT
+from prerank.randomness import key
+
+_BUDGET = 1 << 22  # numbers gathered at a time
+
+
+class Replicates(NamedTuple):
+    """Per replicate and projection: the PCE and the largest standardised deviation, (B, ..., K) each."""
+
+    pce: Tensor
+    maximum: Tensor
+
+
+def exchange_replicates(
+    pit: ProjectedPIT,
+    levels: Tensor,
+    n_replicates: int = 999,
+    power: float = 1,
+    seed: int = 0,
+    blocks: Tensor | None = None,
+    case_weights: Tensor | None = None,
+) -> Replicates:
+    """PCEs of `n_replicates` data sets in which another point of each case plays the observation.
+
+    `blocks` (N,) are labels: all cases of a block pick the same member, which keeps dependence between cases where
+    members run through them (the days of a season, say).
+    """
+    if pit.points is None:
+        raise ValueError("no exchangeable points: compute the PITs with projected_pit(..., exchangeable=True)")
+    *lead, n_cases, n_points, n_projections = pit.points.shape
+    points = pit.points.reshape(-1, n_cases, n_points, n_projections)
+    bins = level_bins(points, levels).to(torch.uint8 if len(levels) < 255 else torch.int32)
+    bins = bins.reshape(-1, n_projections)
+    pick = None if pit.pick is None else pit.pick.expand(*lead, n_cases, n_points).reshape(-1, n_cases, n_points)
+    generator = _generator(seed, "exchange", points.device)
+    first_row = torch.arange(len(points) * n_cases, device=points.device).reshape(len(points), n_cases) * n_points
+
+    def rows(count: int) -> Tensor:
+        return first_row + _choose(count, len(points), n_cases, n_points, pick, blocks, generator)
+
+    flat = replicate(bins, rows, n_replicates, levels, power, len(points), n_cases, case_weights)
+    return Replicates(*(part.reshape(n_replicates, *lead, n_projections) for part in flat))
+
+
+def replicate(
+    bins: Tensor,
+    rows,  # type: ignore[no-untyped-def]
+    n_replicates: int,
+    levels: Tensor,
+    power: float,
+    n_sets: int,
+    n_cases: int,
+    case_weights: Tensor | None = None,
+    centre: Tensor | None = None,
+) -> Replicates:
+    """PCE and largest deviation of data sets made of rows of `bins` (rows, K): the engine of nulls and bootstraps.
+
+    `rows(b)` gives b x sets x cases row numbers. `centre` (J, K) is the curve that deviations are measured from; None
+    is the diagonal.
+    """
+    n_levels, n_projections = len(levels), bins.shape[-1]
+    grid = levels.to(torch.float64).to(bins.device)
+    target = grid[:, None] if centre is None else centre.to(grid)
+    spread = (grid * (1 - grid) / n_cases).sqrt()[:, None].clamp_min(1e-300)
+    inside = ((grid > 0) & (grid < 1))[:, None]
+    weights = None
+    if case_weights is not None:
+        weights = (case_weights / case_weights.sum()).double().to(bins.device)
+    errors, maxima = [], []
+    batch = max(1, _BUDGET // max(1, n_sets * n_cases * n_projections))
+    column = torch.arange(n_projections, device=bins.device) * (n_levels + 1)
+    for start in range(0, n_replicates, batch):
+        count = min(batch, n_replicates - start)
+        chosen = bins[rows(count)].to(torch.int64)
+        chosen += column
+        sets = torch.arange(count * n_sets, device=bins.device).reshape(count, n_sets, 1, 1)
+        chosen += sets * (n_projections * (n_levels + 1))
+        size = count * n_sets * n_projections * (n_levels + 1)
+        if weights is None:
+            counts = torch.bincount(chosen.flatten(), minlength=size).double() / n_cases
+        else:
+            counts = torch.bincount(chosen.flatten(), weights[:, None].expand(chosen.shape).flatten(), size)
+        frequency = counts.reshape(count, n_sets, n_projections, n_levels + 1)[..., :-1].cumsum(-1).mT
+        deviation = (frequency - target).abs_()
+        errors.append(deviation.pow(power).mean(-2))
+        maxima.append((deviation / spread * inside).amax(-2))
+    return Replicates(torch.cat(errors), torch.cat(maxima))
+
+
+def _choose(
+    count: int,
+    n_sets: int,
+    n_cases: int,
+    n_points: int,
+    pick: Tensor | None,
+    blocks: Tensor | None,
+    generator: torch.Generator,
+) -> Tensor:
+    """Point numbers (count, sets, cases): at random, by their probability, or the same for a whole block."""
+    device = generator.device
+    if blocks is not None:
+        labels = blocks.to(device)
+        n_blocks = int(labels.max()) + 1
+        choice = torch.randint(n_points, (count, n_sets, n_blocks), generator=generator, device=device)
+        return choice[..., labels]
+    if pick is None:
+        return torch.randint(n_points, (count, n_sets, n_cases), generator=generator, device=device)
+    uniform = torch.rand(n_sets, n_cases, count, generator=generator, device=device, dtype=torch.float64)
+    cumulative = pick.double().cumsum(-1)
+    return torch.searchsorted(cumulative, uniform * cumulative[..., -1:]).clamp_max(n_points - 1).movedim(-1, 0)
+
+
+def _generator(seed: int, stream: str, device: torch.device) -> torch.Generator:
+    return torch.Generator(device).manual_seed(key(seed, stream) & ((1 << 63) - 1))

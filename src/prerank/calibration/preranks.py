@@ -1,0 +1,316 @@
+r"""The pre-ranks of the paper's Table 1 and Algorithm 2, and a few simple ones, as frozen values.
+
+A pre-rank is given a forecast's law and becomes a `Projection`: K scalars per point. The law is a distribution,
+independent draws from one, or, for a bare ensemble, its members pooled with the observation; never the members that
+are ranked, because a member that shaped its own projection is not exchangeable with the observation any more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.calibration.pooled import joint_cdf, log_kernel_density, smooth_joint_cdf
+from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
+from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+
+
+class PreRank(Protocol):
+    """Anything with a name that can be given a forecast's law. `temperature` asks for a smooth projection."""
+
+    @property
+    def name(self) -> str: ...
+
+    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> Projection: ...
+
+
+def _n_targets(law: Forecast) -> int:
+    return law.n_targets if isinstance(law, Ensemble | GaussianMixture) else law.event_shape[-1]
+
+
+def _like(law: Forecast) -> Tensor:
+    """A tensor with the law's dtype and device; a projection of another distribution follows its points instead."""
+    if isinstance(law, Ensemble):
+        return law.members
+    return law.loc if isinstance(law, GaussianMixture) else torch.empty(0)
+
+
+@dataclass(frozen=True)
+class Marginal:
+    r"""Each target by itself, $\rho_d(y) = y_d$: D projections.
+
+    Sees bias, spread and shape of every target. Blind to all dependence between targets: independent forecasts of
+    dependent targets look perfect.
+    """
+
+    name: str = "marginal"
+
+    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> LinearProjection:
+        like = _like(law)
+        targets = _n_targets(law)
+        return LinearProjection(
+            torch.eye(targets, dtype=like.dtype, device=like.device)[None], tuple(f"y{d + 1}" for d in range(targets))
+        )
+
+
+@dataclass(frozen=True)
+class Location:
+    r"""The mean over targets, $\rho(y) = \frac1D \sum_d y_d$.
+
+    Sees a common bias and the variance of the sum, so also a common sign of wrong correlation. Blind to errors that
+    cancel in the mean, such as biases of opposite sign.
+    """
+
+    name: str = "location"
+
+    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> LinearProjection:
+        like, targets = _like(law), _n_targets(law)
+        return LinearProjection(
+            torch.full((1, targets, 1), 1.0 / targets, dtype=like.dtype, device=like.device), ("mean",)
+        )
+
+
+@dataclass(frozen=True)
+class Scale:
+    r"""The variance over targets, $\rho(y) = \frac1D \sum_d (y_d - \bar y)^2$.
+
+    Sees how far the targets lie apart: wrong variances, and wrong correlation through the spread. Blind to a bias
+    common to all targets and to the order of the targets.
+    """
+
+    name: str = "scale"
+
+    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> PointwiseProjection:
+        if _n_targets(law) == 1:
+            raise ValueError("Scale() is constant (zero) for D=1 target, so its ranks would be ties; use Marginal()")
+        return PointwiseProjection(_variance, ("variance",))
+
+
+@dataclass(frozen=True)
+class Dependency:
+    r"""Minus the variogram at a lag over the variance, $\rho(y) = -\gamma_y(h) / s_y^2$.
+
+    Sees how alike neighbouring targets are, whatever their level and spread: wrong correlation, wrong order. Blind to
+    common bias and common scale. A vector whose entries are all equal counts as perfectly dependent (T = 0).
+    """
+
+    lag: int = 1
+    name: str = "dependency"
+
+    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> PointwiseProjection:
+        targets = _n_targets(law)
+        if self.lag < 1:
+            raise ValueError(f"Dependency(lag={self.lag}): the lag is a distance between targets, 1 or more")
+        if targets <= 2:
+            raise ValueError(
+                f"Dependency(lag={self.lag}) is constant for D={targets} targets, so its ranks would be rounding noise; "
+                + ("use Scale() or Contrast()" if targets == 2 else "use Marginal()")
+            )
+        if self.lag >= targets:
+            raise ValueError(
+                f"Dependency(lag={self.lag}) needs more than {self.lag} targets, got D={targets}; "
+                f"use a lag of at most {targets - 1}"
+            )
+        return PointwiseProjection(self._ratio, (f"variogram lag {self.lag}",))
+
+    def _ratio(self, points: Tensor) -> Tensor:
+        difference = points[..., self.lag :] - points[..., : -self.lag]
+        variogram = difference.square().sum(-1, keepdim=True) / (2 * difference.shape[-1])
+        variance = _variance(points)
+        constant = variance == 0
+        return torch.where(constant, 0.0, -variogram / torch.where(constant, 1.0, variance))
+
+
+@dataclass(frozen=True)
+class PCA:
+    r"""Principal components of the forecast, $\rho_k(x, y) = v_k(x)^\top y$ (Algorithm 2): up to D projections.
+
+    Sees errors along the directions in which the forecast itself varies most and least, so wrong correlation as well
+    as wrong variance and bias. Blind to dependence that second moments do not show. Keeps at most D components, M for
+    M members pooled with the observation, R - 1 for R reference draws. Signs are fixed (the largest entry of a
+    direction is positive); `attached=True` lets gradients reach the directions.
+    """
+
+    n_components: int | None = None
+    attached: bool = False
+    name: str = "PCA"
+
+    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> LinearProjection:
+        if self.n_components is not None and self.n_components < 1:
+            raise ValueError(f"PCA(n_components={self.n_components}): at least one component is needed")
+        if not isinstance(law, Ensemble) and not hasattr(law, "covariance_matrix"):
+            law = equally_weighted_draws(law, 1000, seed, "reference for PCA")
+        targets = _n_targets(law)
+        at_most = min(targets, law.n_members - 1) if isinstance(law, Ensemble) else targets
+        if at_most < 1:
+            raise ValueError("PCA() needs at least two points per case to find a direction, got one; use Marginal()")
+        kept = min(self.n_components or targets, at_most)
+        covariance = law.covariance_matrix  # type: ignore[union-attr]
+        directions = principal_directions(covariance if self.attached else covariance.detach())[..., :kept]
+        note = "" if kept == targets else f"{kept} of {targets} components"
+        return LinearProjection(directions, tuple(f"component {k + 1}" for k in range(kept)), note)
+
+
+@dataclass(frozen=True)
+class HDR:
+    r"""The forecast's log density, $\rho(x, y) = \log \hat f(y \mid x)$ (same ranks as the density itself).
+
+    Sees outcomes that are too often improbable (over-confidence) or too rarely so, in any direction. Blind to which
+    direction: errors that exchange equally probable outcomes stay hidden. An ensemble without a reference density is
+    given the kernel density of its members pooled with the observation (Scott's rule per target).
+    """
+
+    name: str = "HDR"
+
+    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> PointwiseProjection:
+        if isinstance(law, Ensemble):
+            centres = law.members
+            note = f"kernel density of {law.n_members} points, Scott's rule per target"
+            return PointwiseProjection(
+                lambda points: log_kernel_density(points, centres)[..., None], ("log density",), note
+            )
+        note = f"log_prob of {type(law).__name__}"
+        return PointwiseProjection(lambda points: log_density(law, points)[..., None], ("log density",), note)
+
+
+@dataclass(frozen=True)
+class Copula:
+    r"""The forecast's joint CDF, $\rho(x, y) = \hat F(y \mid x)$.
+
+    Sees dependence and joint bias at once: how often all targets are low together. Nearly blind in high dimensions,
+    where almost no point lies below another in every target and ties decide. The CDF is that of the members pooled
+    with the observation, or of `n_reference` independent draws of a distribution.
+    """
+
+    n_reference: int = 1000
+    name: str = "copula"
+
+    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> PointwiseProjection:
+        if not isinstance(law, Ensemble):
+            law = equally_weighted_draws(law, self.n_reference, seed, "reference for the copula")
+        note = f"joint CDF of {law.n_members} points"
+        centres, weights = law.members, law.probabilities
+        if temperature is None:
+            return PointwiseProjection(lambda points: joint_cdf(points, centres)[..., None], ("joint CDF",), note)
+        return PointwiseProjection(
+            lambda points: smooth_joint_cdf(points, centres, weights, temperature)[..., None], ("joint CDF",), note
+        )
+
+
+@dataclass(frozen=True)
+class Contrast:
+    r"""The signed difference of two targets, $\rho(y) = y_i - y_j$: the pre-rank for dependence in two dimensions.
+
+    Sees a wrong correlation of the pair (too wide if correlation is underestimated) and a bias of one against the
+    other. Blind to anything the two have in common. Linear, so closed form for mixtures.
+    """
+
+    i: int = 0
+    j: int = 1
+    name: str = "contrast"
+
+    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> LinearProjection:
+        _require_pair(self, self.i, self.j, _n_targets(law))
+        like = _like(law)
+        direction = torch.zeros(1, _n_targets(law), 1, dtype=like.dtype, device=like.device)
+        direction[0, self.i], direction[0, self.j] = 1.0, -1.0
+        return LinearProjection(direction, (f"y{self.i + 1} - y{self.j + 1}",))
+
+
+@dataclass(frozen=True)
+class SquaredDifference:
+    r"""$\rho(y) = (y_i - y_j)^2$: what the paper's tables call dependency when D = 2.
+
+    For D = 2 it is four times Scale and ranks identically. It exists to reproduce those tables; `Contrast` keeps the
+    sign and sees more.
+    """
+
+    i: int = 0
+    j: int = 1
+    name: str = "squared difference"
+
+    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> PointwiseProjection:
+        _require_pair(self, self.i, self.j, _n_targets(law))
+        return PointwiseProjection(
+            lambda points: (points[..., self.i, None] - points[..., self.j, None]).square(),
+            (f"(y{self.i + 1} - y{self.j + 1})²",),
+        )
+
+
+@dataclass(frozen=True)
+class Custom:
+    """Any function of a point: (..., D) -> (...) or (..., K). It sees what you make it see.
+
+    >>> maximum = Custom(lambda y: y.amax(-1), name="maximum")
+    >>> maximum.given(Ensemble(torch.zeros(4, 10, 3)))(torch.rand(4, 11, 3)).shape
+    torch.Size([4, 11, 1])
+    """
+
+    function: Callable[[Tensor], Tensor]
+    name: str = "custom"
+
+    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> PointwiseProjection:
+        probe = self._call(torch.zeros(1, 1, _n_targets(law), dtype=_like(law).dtype, device=_like(law).device))
+        width = probe.shape[-1]
+        names = (self.name,) if width == 1 else tuple(f"{self.name} {k + 1}" for k in range(width))
+        return PointwiseProjection(self._call, names)
+
+    def _call(self, points: Tensor) -> Tensor:
+        values = self.function(points)
+        if values.shape == points.shape[:-1]:
+            return values[..., None]
+        if values.shape[:-1] != points.shape[:-1]:
+            raise ValueError(
+                f"{self.name}: the function turned points of shape {tuple(points.shape)} into {tuple(values.shape)}; "
+                f"it must map (..., D) to (...) or (..., K)"
+            )
+        return values
+
+
+def _require_pair(prerank: object, i: int, j: int, targets: int) -> None:
+    if i == j or not (0 <= i < targets and 0 <= j < targets):
+        raise ValueError(f"{prerank}: i and j are two different targets between 0 and {targets - 1} for D={targets}")
+
+
+def _variance(points: Tensor) -> Tensor:
+    """Variance over targets, divisor D, exactly zero where all targets are equal."""
+    # Centred on the first target first, so that a constant vector has variance zero and not rounding noise.
+    shifted = points - points[..., :1]
+    return (shifted - shifted.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)
+
+
+def principal_directions(covariance: Tensor) -> Tensor:
+    """Eigenvectors in columns, largest eigenvalue first, signs fixed: (..., D, D) -> (..., D, D).
+
+    An eigenvector's sign is arbitrary and flips the PIT, so its largest entry (the first of them) is made positive.
+    """
+    vectors = torch.linalg.eigh(covariance).eigenvectors.flip(-1)
+    largest = vectors.abs().argmax(-2, keepdim=True)
+    return vectors * torch.where(vectors.gather(-2, largest) < 0, -1.0, 1.0)
+
+
+def log_density(law: Distribution, points: Tensor) -> Tensor:
+    """Log density of points (..., N, P, D) under any distribution with batch shape (..., N)."""
+    if isinstance(law, GaussianMixture):
+        return law.log_density(points)
+    try:
+        return law.log_prob(points.movedim(-2, 0)).movedim(0, -1)
+    except NotImplementedError:
+        raise TypeError(
+            f"HDR() needs log_prob, which {type(law).__name__} does not have; pass its draws as an Ensemble instead"
+        ) from None
+
+
+def paper_preranks(n_targets: int) -> tuple[PreRank, ...]:
+    """The pre-ranks of the paper that are defined for this many targets, in the order of its tables.
+
+    >>> [prerank.name for prerank in paper_preranks(2)]
+    ['marginal', 'location', 'scale', 'contrast', 'PCA', 'HDR', 'copula']
+    """
+    if n_targets == 1:
+        return (Marginal(), HDR())
+    dependence: PreRank = Dependency() if n_targets > 2 else Contrast()
+    return (Marginal(), Location(), Scale(), dependence, PCA(), HDR(), Copula())

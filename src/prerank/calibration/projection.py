@@ -1,0 +1,62 @@
+"""What a pre-rank becomes once it has seen a forecast: one function for observations and members alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Projection(Protocol):
+    """K scalars for each of P points per case: (..., N, P, D) -> (..., N, P, K).
+
+    `names` are the K scalars', `note` says what was taken from the forecast and how (empty when nothing was).
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def note(self) -> str: ...
+
+    def __call__(self, points: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class LinearProjection:
+    r"""$T_k = u_k(x)^\top y$: directions (..., N or 1, D, K), one column per projection.
+
+    Linear projections of a Gaussian mixture have a closed-form law, so their PITs need no draws.
+    """
+
+    directions: Tensor
+    names: tuple[str, ...]
+    note: str = ""
+
+    def __call__(self, points: Tensor) -> Tensor:
+        directions = self.directions.to(points)
+        # Summed target by target, elementwise: a matrix product may round equal rows differently by their position,
+        # and a tie between an observation and a member would be broken by rounding noise.
+        total = points[..., :1] * directions[..., :1, :]
+        for d in range(1, points.shape[-1]):
+            total = torch.addcmul(total, points[..., d : d + 1], directions[..., d : d + 1, :])
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class PointwiseProjection:
+    """A projection given by any function of points (..., N, P, D) -> (..., N, P, K)."""
+
+    function: Callable[[Tensor], Tensor]
+    names: tuple[str, ...]
+    note: str = ""
+
+    def __call__(self, points: Tensor) -> Tensor:
+        return self.function(points)
+
+
+def chunks(n_cases: int, values_per_case: int, budget: int = 1 << 22) -> list[slice]:
+    """Slices of cases such that a temporary of `values_per_case` numbers per case stays near `budget` numbers."""
+    size = max(1, budget // max(1, values_per_case))
+    return [slice(start, min(start + size, n_cases)) for start in range(0, n_cases, size)]
