@@ -1,0 +1,34 @@
+"""The negative log-likelihood, for forecasts that have a density."""
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.forecast import Ensemble, accepts_arrays, as_observations, require_vector_distribution
+from prerank.scores.inputs import check_observations, check_shapes
+
+
+@accepts_arrays("y")
+def nll(y: Tensor, forecast: Distribution) -> Tensor:
+    r"""Negative log-likelihood of each case, $-\log f(y)$: the logarithmic score.
+
+    Strictly proper and local: only the density at the observation counts, so a single case far in a tail can decide
+    a mean. In nats, and it changes by $\log c$ per target when units are multiplied by c: compare forecasts of the same
+    targets only. An ensemble has no density; use `energy_score` there.
+
+    `y` is (..., N, D), `forecast` a distribution with `log_prob`, batch shape (..., N) and event shape (D,). Result
+    (..., N), differentiable in the distribution's parameters. NaN, infinite and empty `y` raise ValueError.
+
+    >>> law = torch.distributions.MultivariateNormal(torch.zeros(3, 2), torch.eye(2))
+    >>> nll(torch.zeros(3, 2), law)  # log(2 pi)
+    tensor([1.8379, 1.8379, 1.8379])
+    """
+    if not isinstance(forecast, Distribution):
+        kind = "an Ensemble" if isinstance(forecast, Ensemble) else f"a {type(forecast).__name__}"
+        raise TypeError(f"{kind} has no density; nll needs a torch distribution, energy_score takes members")
+    require_vector_distribution(forecast)
+    y = as_observations(y)
+    check_observations(y)
+    batch, event = forecast.batch_shape, forecast.event_shape
+    check_shapes(y, (*batch, 1, *event))
+    return -forecast.log_prob(y.expand(torch.broadcast_shapes(y.shape, (*batch, *event))))

@@ -1,0 +1,67 @@
+"""The CRPS of every projection of a forecast: univariate, so sorting replaces pairs."""
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.forecast import accepts_arrays
+from prerank.scores.chunks import Members, over_cases
+from prerank.scores.estimators import Estimator, Fair, pair
+from prerank.scores.inputs import observations_and_members
+
+_FAIR = Fair()
+
+
+@accepts_arrays("t", "weights")
+def crps(t: Tensor, t_members: Tensor, weights: Tensor | None = None, estimator: Estimator = _FAIR) -> Tensor:
+    r"""Continuous ranked probability score of each projection of each case.
+
+    $$CRPS(F, t) = E|T - t| - \tfrac12 E|T - T'|, \qquad E|T - T'| = \int 2 F (1 - F).$$
+
+    The energy score of a scalar, in $O(M \log M)$: the integral is a sum over the gaps between sorted members. Pass
+    the values of a pre-rank to score a forecast in that respect alone, or targets and members themselves for the
+    CRPS of every marginal. Proper for the projection; says nothing about what the projection does not see.
+
+    `t` is (..., N, K), `t_members` (..., N, M, K) or an `Ensemble`, `weights` (..., N, M). Result (..., N, K),
+    differentiable (a subgradient at ties). NaN, infinity, empty input and other shapes raise ValueError, as does one
+    member under `Fair()`.
+
+    >>> crps(torch.tensor([[0.0]]), torch.tensor([[[1.0], [3.0]]]))  # 2 - 2/2
+    tensor([[1.]])
+    """
+    if isinstance(t_members, Distribution):
+        raise TypeError(
+            f"crps takes the projected members (..., N, M, K), not a {type(t_members).__name__}; project the members "
+            "of prerank.forecast.equally_weighted_draws(law, n_members)"
+        )
+    t, ensemble = observations_and_members(t, t_members, weights)
+    pairing = pair(estimator, ensemble)
+    # a handful of arrays as large as the members: sorted values, order, two cumulative weights, gaps
+    return over_cases(_crps, t, pairing, 5 * pairing.n_members * t.shape[-1])
+
+
+def _crps(t: Tensor, first: Members, second: Members | None, factor: Tensor) -> Tensor:
+    error = (first.share[..., None] * (first.points - t[:, None, :]).abs()).sum(1)
+    if second is None:
+        spread = _mean_difference(first.points, first.share, first.share)
+    else:
+        spread = _mean_difference(
+            torch.cat([first.points, second.points], 1),
+            torch.cat([first.share, torch.zeros_like(second.share)], 1),
+            torch.cat([torch.zeros_like(first.share), second.share], 1),
+        )
+    return error - 0.5 * factor[:, None] * spread
+
+
+def _mean_difference(points: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    r"""$E|A - B| = \int F_A (1 - F_B) + F_B (1 - F_A)$ of two laws on common points (n, M, K): (n, K).
+
+    `left` and `right` (n, M) are the shares of the points in either law.
+    """
+    ordered, order = points.mT.contiguous().sort(-1)
+    below_left, below_right = (
+        share[:, None, :].expand_as(order).gather(-1, order).cumsum(-1) for share in (left, right)
+    )
+    below_left, below_right = below_left[..., :-1], below_right[..., :-1]
+    between = below_left * (1 - below_right) + below_right * (1 - below_left)
+    return (ordered.diff(dim=-1) * between).sum(-1)

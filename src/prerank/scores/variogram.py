@@ -1,0 +1,107 @@
+"""The variogram score: are differences between targets as large as forecast?"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from prerank.forecast import Forecast, accepts_arrays, as_tensor
+from prerank.scores.chunks import Members, over_cases
+from prerank.scores.estimators import Estimator, Fair, pair
+from prerank.scores.inputs import observations_and_members
+
+_FAIR = Fair()
+
+
+@accepts_arrays("y", "pair_weights", "weights")
+def variogram_score(
+    y: Tensor,
+    forecast: Forecast | Tensor,
+    power: float = 0.5,
+    pair_weights: Tensor | None = None,
+    estimator: Estimator = _FAIR,
+    *,
+    weights: Tensor | None = None,
+    n_members: int = 100,
+    seed: int = 0,
+) -> Tensor:
+    r"""Variogram score of each case (Scheuerer and Hamill 2015).
+
+    $$VS(F, y) = \sum_{i,j} h_{ij} \bigl(|y_i - y_j|^p - E|X_i - X_j|^p\bigr)^2, \qquad X \sim F.$$
+
+    More sensitive to wrong dependence than the energy score. Proper but not strictly: blind to a shift common to all
+    targets, and to what does not change the p-th moments of differences. The sum runs over ordered pairs, so each pair
+    counts twice. `power` is p (0.5 by default, 1 the madogram, 2 the variogram); `pair_weights` (D, D) are the
+    $h_{ij} \ge 0$, all one by default. `Paper()` is the usual formula, with the mean of the members for E; `Fair()`
+    subtracts the sampling variance of that mean, which makes the score unbiased and comparable between ensembles of
+    different size. Both are the same kernel-score estimators as those of `energy_score`.
+
+    `y` is (..., N, D), D at least 2; `forecast`, `weights`, `n_members` and `seed` are as in `energy_score`. Result
+    (..., N), differentiable (equal targets of a member contribute no gradient). NaN, infinity, empty input and other
+    shapes raise ValueError, as do one target and, under `Fair()`, one member.
+
+    >>> from prerank.scores import Paper
+    >>> y, members = torch.tensor([[0.0, 1.0]]), torch.tensor([[[0.0, 1.0], [0.0, 3.0]]])
+    >>> variogram_score(y, members, power=1, estimator=Paper())  # 2 (1 - 2)^2
+    tensor([2.])
+    >>> variogram_score(y, members, power=1)  # less 2 (variance 2) / (2 members)
+    tensor([0.])
+    """
+    y, ensemble = observations_and_members(y, forecast, weights, n_members, seed)
+    targets = y.shape[-1]
+    if targets < 2:
+        raise ValueError("y has D = 1 target, so there are no pairs to difference; use crps or energy_score")
+    if not (math.isfinite(power) and power > 0):
+        raise ValueError(f"power={power}; a variogram has a power above zero: 0.5, 1 or 2")
+    symmetric = _symmetric_pair_weights(pair_weights, y)
+    pairing = pair(estimator, ensemble)
+
+    def score(y: Tensor, first: Members, second: Members | None, factor: Tensor) -> Tensor:
+        total = torch.zeros_like(y[:, 0])
+        for lag in range(1, targets):  # one diagonal of pairs at a time: no (n, M, D, D) array
+            observed = _differences(y, lag, power)
+            mean, variance = _moments(first, lag, power)
+            other_mean, other_variance = (mean, variance) if second is None else _moments(second, lag, power)
+            # E (V - v)^2 - c/2 E (V - V')^2 with V, V' from the two sets, through means and variances
+            spread = variance + other_variance + (mean - other_mean).square()
+            kernel = (mean - observed).square() + variance - 0.5 * factor[:, None] * spread
+            total = total + kernel @ symmetric.diagonal(lag)
+        return total
+
+    return over_cases(score, y, pairing, 2 * pairing.n_members * targets)
+
+
+def _symmetric_pair_weights(pair_weights: Tensor | None, y: Tensor) -> Tensor:
+    """h + h', (D, D): the weight of an unordered pair, since |y_i - y_j| counts in both orders."""
+    targets = y.shape[-1]
+    if pair_weights is None:
+        return y.new_full((targets, targets), 2.0)
+    pair_weights = as_tensor(pair_weights, "pair_weights").to(y)
+    if pair_weights.shape != (targets, targets):
+        raise ValueError(
+            f"pair_weights have shape {tuple(pair_weights.shape)}; D = {targets} targets need ({targets}, {targets})"
+        )
+    if not bool((torch.isfinite(pair_weights) & (pair_weights >= 0)).all()):
+        raise ValueError(
+            f"pair_weights run from {float(pair_weights.min()):.3g} to {float(pair_weights.max()):.3g}; "
+            "the score is proper for finite weights of zero or more"
+        )
+    return pair_weights + pair_weights.mT
+
+
+def _moments(members: Members, lag: int, power: float) -> tuple[Tensor, Tensor]:
+    """Mean and variance over members of the powered differences, (n, D - lag) each."""
+    values = _differences(members.points, lag, power)
+    share = members.share[..., None]
+    mean = (share * values).sum(1)
+    return mean, (share * (values - mean[:, None, :]).square()).sum(1)
+
+
+def _differences(values: Tensor, lag: int, power: float) -> Tensor:
+    """|x_{i + lag} - x_i|^p, (..., D) -> (..., D - lag)."""
+    gap = (values[..., lag:] - values[..., :-lag]).abs()
+    if power >= 1:
+        return gap.pow(power)
+    # the slope of |x|^p is infinite at 0 for p < 1 and would turn gradients into NaN; ties get slope 0 instead
+    tied = gap == 0
+    return gap.masked_fill(tied, 1.0).pow(power).masked_fill(tied, 0.0)
