@@ -2,6 +2,9 @@
 
 import typer
 
+from prerank.cli import datasets
+from prerank.cli.demo import demo
+
 app = typer.Typer(
     name="prerank",
     help="Is a joint forecast calibrated, and if not, how?",
@@ -12,9 +15,15 @@ app = typer.Typer(
 )
 
 
+app.add_typer(datasets.app, name="datasets")
+
+
 @app.callback()
 def root() -> None:
     """Is a joint forecast calibrated, and if not, how?"""
+
+
+app.command()(demo)
 
 
 def main() -> None:

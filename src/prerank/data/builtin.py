@@ -24,7 +24,7 @@ class Diabetes:
             summary="six serum measurements of 442 patients",
             origin="built in (scikit-learn)",
             status="real, not in the paper",
-            licence="BSD-3-Clause (scikit-learn)",
+            licence="BSD-3 (scikit-learn)",
         )
         targets = ("total_cholesterol", "ldl", "hdl", "cholesterol_ratio", "log_triglycerides", "glucose")
         return Table(values[:, :4], values[:, 4:10], ("age", "sex", "bmi", "blood_pressure"), targets, card)

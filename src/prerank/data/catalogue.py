@@ -81,7 +81,7 @@ _SCM20D_ELSEWHERE = Copy(  # the same values, cell by cell, with other bytes
 
 # fmt: off
 _MEPS = {"targets": NamedColumns(("K6SUM42", "UTILIZATION_reg")), "alphabetical": True, "agreement": MEPS_AGREEMENT,
-         "licence": "MEPS data use agreement, to be accepted by every user"}
+         "licence": "MEPS data use agreement"}
 
 PAPER_DATASETS: tuple[Dataset, ...] = (
     #       name          rows     L    D   file under data/           git blob id

@@ -49,9 +49,9 @@ def load(
     """
     if name in builtin.BUILTIN:
         return builtin.BUILTIN[name].table().astype(dtype)
-    entry = _only_in_mirror(name)
-    if entry is not None:
-        return _from_mirror(entry, None, dtype)
+    for entry in extra_datasets():
+        if entry.name == name:
+            return _from_mirror(entry, None, dtype)
     chosen = _known(name)
     require_acceptance(chosen, accept_licence)
     location = locate(chosen)
@@ -110,6 +110,13 @@ def fetch(name: str, *, accept_licence: bool = False, upstream: Upstream = GITHU
     return fetch_to_cache(chosen, upstream).path
 
 
+def extra_datasets() -> list[MirrorEntry]:
+    """What the folder in PRERANK_DATA holds beyond the paper's datasets; `load` knows these by name too."""
+    folder = data_folder()
+    paper = {chosen.name for chosen in PAPER_DATASETS}
+    return [] if folder is None else [entry for name, entry in entries(folder).items() if name not in paper]
+
+
 def require_acceptance(chosen: Dataset, accepted: bool) -> None:
     """Refuse a dataset whose agreement has not been accepted."""
     if chosen.agreement and not accepted:
@@ -148,13 +155,6 @@ def _known(name: str) -> Dataset:
         raise DataError(
             f"There is no dataset {name!r}. Known are {known}. For a file of yours use load_file."
         ) from None
-
-
-def _only_in_mirror(name: str) -> MirrorEntry | None:
-    folder = data_folder()
-    if folder is None or any(name == entry.name for entry in PAPER_DATASETS):
-        return None
-    return entries(folder).get(name)
 
 
 def _blob_of(path: Path, chosen: Dataset) -> GitBlob:

@@ -9,6 +9,8 @@ from scipy.stats import spearmanr
 from prerank.data.errors import DataError
 from prerank.data.table import Table
 
+_FEW_VALUES = 12
+
 
 class PairCounts(NamedTuple):
     """Counts of each target (D, B) and of each pair (D, D, B, B) on `edges` (D, B + 1), and rank correlations (D, D).
@@ -52,8 +54,10 @@ def _edges(column: NDArray[np.float64], n_bins: int, tail: float) -> NDArray[np.
     low, high = np.quantile(column, [tail, 1 - tail])
     if low == high:  # nearly all rows share one value: fall back on the whole range
         low, high = column.min(), column.max()
-    if low == high:
-        low, high = low - 0.5, high + 0.5
+    values = np.unique(column)
+    if len(values) <= _FEW_VALUES:  # half a step more on both sides, so that no value sits on the frame
+        step = (values[-1] - values[0]) / (len(values) - 1) if len(values) > 1 else 1.0
+        low, high = values[0] - step / 2, values[-1] + step / 2
     return np.linspace(low, high, n_bins + 1)
 
 

@@ -68,7 +68,7 @@ class Table:
         card: Card | None = None,
     ) -> "Table":
         """A table from anything NumPy understands; missing names become x0, x1, ... and y0, y1, ..."""
-        x_array, y_array = np.asarray(x), np.asarray(y)
+        x_array, y_array = _floating(x), _floating(y)
         if x_array.ndim == 1:
             x_array = x_array[:, None]
         if y_array.ndim == 1:
@@ -115,6 +115,11 @@ class Table:
             f"Table {self.card.name!r}: {self.n_cases:,} cases, {_count(self.n_features, 'feature')}, "
             f"{_count(self.n_targets, 'target')} ({targets})"
         )
+
+
+def _floating(values: object) -> NDArray[np.floating]:
+    array = np.asarray(values)
+    return array if np.issubdtype(array.dtype, np.floating) else array.astype(np.float64)
 
 
 def _count(n: int, word: str) -> str:
