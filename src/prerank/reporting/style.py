@@ -17,7 +17,7 @@ CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, "#E69F00", INK)
 _RC = {
     "font.size": 9.0,
     "axes.titlesize": 9.5,
-    "axes.titleweight": "semibold",
+    "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.labelsize": 9.0,
     "axes.labelcolor": INK,

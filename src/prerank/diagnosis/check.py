@@ -1,0 +1,350 @@
+"""`check`: the one call a forecaster makes."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from prerank.calibration import (
+    PCETest,
+    PreRank,
+    ProjectedPIT,
+    centred_levels,
+    corrected_pce,
+    paper_preranks,
+    pce,
+    pce_interval,
+    pce_null,
+    pce_test,
+    read,
+    reliability_curve,
+)
+from prerank.calibration.preranks import Marginal
+from prerank.diagnosis.preparation import Prepared, pit_with_missing_members, prepare
+from prerank.forecast import Ensemble, as_tensor
+from prerank.reporting.diagnosis import diagnosis_figure
+from prerank.reporting.style import save_figure
+from prerank.reporting.tables import render
+
+_NEARLY_BLIND = 0.20
+_LEVEL = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """The outcome of `check`: prints a table, converts to a DataFrame, plots.
+
+    `table` has one row per pre-rank: the PCE (mean over its projections), the level that chance alone gives, the
+    PCE corrected for chance, a 95 % interval, the p-value, the p-value corrected over all pre-ranks, and a reading.
+    """
+
+    table: pd.DataFrame
+    pit: ProjectedPIT
+    test: PCETest | None
+    notes: tuple[str, ...]
+    n_cases: int
+
+    @property
+    def p_value(self) -> float:
+        """p-value of the whole: the smallest corrected one."""
+        return float(self.table["corrected p-value"].min())
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether no pre-rank speaks against calibration at the 5 % level, corrected for looking at all of them."""
+        return self.p_value > _LEVEL
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        if self.calibrated:
+            return f"No evidence against calibration (smallest corrected p-value {_p(self.p_value)}, {self.n_cases} cases)."
+        against = self.table[self.table["corrected p-value"] <= _LEVEL]
+        said = "; ".join(f"{name}: {row['reading']}" for name, row in against.iterrows())
+        return f"Not calibrated (corrected p-value {_p(self.p_value)}, {self.n_cases} cases). {said}."
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table as a DataFrame (a copy)."""
+        return self.table.copy()
+
+    columns: ClassVar[tuple[str, ...]] = ("pre-rank", "PCE", "chance", "95 % interval", "p", "corrected p", "reading")
+
+    def rows(self) -> list[list[str]]:
+        """The table as text, for a terminal."""
+        return [
+            [
+                str(name),
+                f"{row['PCE']:.4f}",
+                f"{row['null level']:.4f}",
+                f"{row['low']:.3f}–{row['high']:.3f}",
+                _p(row["p-value"]),
+                _p(row["corrected p-value"]),
+                str(row["reading"]),
+            ]
+            for name, row in self.table.iterrows()
+        ]
+
+    def __str__(self) -> str:
+        stream = io.StringIO()
+        render(self.columns, self.rows(), stream, [*self.notes, self.verdict])
+        return stream.getvalue().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return self.table.to_html(float_format=lambda value: f"{value:.4f}")
+
+    def plot(self, path: Path | str | None = None) -> Figure:
+        """A figure with the PIT histogram and the reliability curve of every pre-rank; written to `path` if given."""
+        levels = centred_levels()
+        panels = []
+        for group in dict.fromkeys(self.pit.groups):
+            columns = [k for k, name in enumerate(self.pit.groups) if name == group]
+            values = self.pit.values[:, columns].detach().cpu().double()
+            row = self.table.loc[group]
+            panels.append(
+                {
+                    "title": group,
+                    "values": values.numpy(),
+                    "names": [self.pit.names[k] for k in columns],
+                    "levels": levels.numpy(),
+                    "frequency": reliability_curve(values, levels=levels).frequency.numpy(),
+                    "band": float(row["band"]) * np.sqrt(levels.numpy() * (1 - levels.numpy()) / self.n_cases),
+                    "caption": (
+                        f"PCE {row['PCE']:.3f} (chance {row['null level']:.3f})",
+                        f"corrected p {_p(row['corrected p-value'])}",
+                    ),
+                    "reading": str(row["reading"]),
+                    "rejected": bool(row["corrected p-value"] <= _LEVEL),
+                }
+            )
+        figure = diagnosis_figure(panels, self.n_cases)
+        if path is not None:
+            target = Path(path)
+            suffix = target.suffix.lstrip(".")
+            save_figure(figure, target.with_suffix("") if suffix else target, (suffix,) if suffix else ("png", "svg"))
+        return figure
+
+
+def check(
+    y: Any,
+    forecast: Any,
+    preranks: Sequence[PreRank] | PreRank | None = None,
+    *,
+    axes: tuple[str, ...] | None = None,
+    scale: Literal["auto", "pooled", "none"] = "auto",
+    case_weights: Any = None,
+    observation_weights: Any = None,
+    blocks: Any = None,
+    n_draws: int = 100,
+    n_replicates: int = 999,
+    power: float = 1,
+    seed: int = 0,
+) -> Check:
+    """Is the joint forecast calibrated, and if not, how?
+
+    `y` (N, D) are observations, `forecast` members (N, M, D), an `Ensemble`, a `GaussianMixture` or a torch
+    distribution; NumPy, torch or pandas. `axes` names the axes of an array in another order, such as
+    ("member", "case", "target"). `preranks` are those of the paper unless said otherwise.
+
+    Missing values: a member with NaN is left out of its case, which is then ranked among those present; a case whose
+    observation has NaN is dropped; both are counted in the notes. `scale="pooled"` divides each target by the pooled
+    spread of members and observations; "auto" does so when spreads differ more than tenfold, and says so.
+    `case_weights` (N,) weigh the cases. `blocks` (N,) labels dependent cases (a date, say), which are then exchanged
+    with the same member. `observation_weights` (N,) belong to weighted members, see `projected_pit`.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> truth = rng.normal(size=(300, 21, 3))
+    >>> result = check(truth[:, 0], truth[:, 1:])
+    >>> result.calibrated
+    True
+    >>> check(truth[:, 0], 0.6 * truth[:, 1:]).table.loc["location", "reading"]
+    'under-dispersed'
+    """
+    if scale not in ("auto", "pooled", "none"):
+        raise ValueError(f'scale={scale!r}: say "auto", "pooled" or "none"')
+    prepared = prepare(y, forecast, axes, scale)
+    names = [str(name) for name in y.columns] if isinstance(y, pd.DataFrame) else None
+    chosen = _chosen(preranks, prepared.y.shape[-1])
+    device = prepared.y.device
+    weights = _per_case(case_weights, "case_weights", prepared, device)
+    own = _per_case(observation_weights, "observation_weights", prepared, device)
+    labels = _block_labels(blocks, prepared)
+    pit = pit_with_missing_members(chosen, prepared, seed, own, n_draws)
+    if names is not None:
+        pit = _with_target_names(pit, chosen, names)
+    test = pce_test(pit, power=power, n_replicates=n_replicates, seed=seed, blocks=labels, case_weights=weights)
+    notes = [*prepared.notes, *_few_values(prepared, names)]
+    if not pit.exact:
+        notes.append("PITs are approximate: " + pit.method)
+    notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
+    return Check(_table(pit, test, weights), pit, test, tuple(notes), len(prepared.y))
+
+
+def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
+    """The same table for PITs computed elsewhere: (N,) or (N, K), one row per column.
+
+    The columns' dependence is unknown, so p-values are corrected by Holm's method, which holds under any.
+
+    >>> check_pits(np.linspace(0.001, 0.999, 200)).calibrated
+    True
+    """
+    if names is None and isinstance(pit, pd.DataFrame):
+        names = [str(name) for name in pit.columns]
+    values = as_tensor(pit, "pit")
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2:
+        raise ValueError(f"pit has shape {tuple(values.shape)}; give (N,) or (N, K)")
+    missing = values.isnan().any(-1)
+    notes = [f"{int(missing.sum())} of {len(values)} cases dropped: a PIT is missing"] if missing.any() else []
+    values = values[~missing]
+    if len(values) == 0:
+        raise ValueError("there are no PITs: at least one case is needed")
+    labels = tuple(names) if names is not None else tuple(f"pit {k + 1}" for k in range(values.shape[1]))
+    if len(labels) != values.shape[1] or len(set(labels)) != len(labels):
+        raise ValueError(f"{len(labels)} names for {values.shape[1]} columns of PITs; each needs a name of its own")
+    n_cases = len(values)
+    statistic = pce(values.double())
+    null = pce_null(n_cases)
+    p_values = torch.as_tensor(np.atleast_1d(null.p_value(statistic.numpy())))
+    zeros = torch.zeros(values.shape[1])
+    result = ProjectedPIT(values, labels, labels, "given", True, zeros)
+    band = [float(pce_test(values[:, k : k + 1]).band_width[0]) for k in range(values.shape[1])]
+    test = PCETest(
+        labels,
+        statistic,
+        torch.full_like(statistic, null.mean),
+        p_values,
+        _holm(p_values),
+        p_values,
+        torch.tensor(band),
+        torch.empty(0, values.shape[1]),
+    )
+    return Check(_table(result, test, None), result, None, tuple(notes), n_cases)
+
+
+def _chosen(preranks: Sequence[PreRank] | PreRank | None, n_targets: int) -> list[PreRank]:
+    if preranks is None:
+        return list(paper_preranks(n_targets))
+    chosen = list(preranks) if isinstance(preranks, Sequence) else [preranks]
+    repeated = {item.name for item in chosen if [other.name for other in chosen].count(item.name) > 1}
+    if repeated:
+        raise ValueError(
+            f"two pre-ranks are called {sorted(repeated)[0]!r}; give one another name=, e.g. Dependency(2, name=...)"
+        )
+    return chosen
+
+
+def _per_case(values: Any, what: str, prepared: Prepared, device: torch.device) -> Tensor | None:
+    """A number per case of the user's, cut to the cases that are left."""
+    if values is None:
+        return None
+    tensor = as_tensor(values, what).to(device)
+    if tensor.ndim != 1 or len(tensor) <= int(prepared.cases.max()):
+        raise ValueError(f"{what} has shape {tuple(tensor.shape)}; one number per case is needed")
+    return tensor[prepared.cases]
+
+
+def _block_labels(blocks: Any, prepared: Prepared) -> Tensor | None:
+    if blocks is None:
+        return None
+    if not isinstance(prepared.forecast, Ensemble):
+        raise ValueError(
+            "blocks= needs an ensemble whose members run through the cases of a block; a distribution has none"
+        )
+    if prepared.present is not None:
+        raise ValueError("blocks= exchanges whole members, so no member may be missing; drop incomplete members first")
+    array = np.asarray(blocks)
+    if array.ndim != 1 or len(array) <= int(prepared.cases.max()):
+        raise ValueError(f"blocks have shape {array.shape}; one label per case is needed")
+    _, labels = np.unique(array, return_inverse=True)
+    return torch.as_tensor(labels)[prepared.cases.cpu()].to(prepared.y.device)
+
+
+def _with_target_names(pit: ProjectedPIT, preranks: list[PreRank], names: list[str]) -> ProjectedPIT:
+    marginal = next((item.name for item in preranks if isinstance(item, Marginal)), None)
+    renamed, position = [], 0
+    for group, name in zip(pit.groups, pit.names, strict=True):
+        if group == marginal:
+            renamed.append(names[position])
+            position += 1
+        else:
+            renamed.append(name)
+    return replace(pit, names=tuple(renamed))
+
+
+def _few_values(prepared: Prepared, names: list[str] | None) -> list[str]:
+    """A continuous forecast of a target that takes few values cannot have uniform PITs: say so."""
+    notes = []
+    y = prepared.y
+    for d in range(y.shape[-1]):
+        observed = len(y[:, d].unique())
+        if len(y) < 5 * observed or len(y) < 20:
+            continue
+        if isinstance(prepared.forecast, Ensemble):
+            members = prepared.forecast.members[..., d]
+            if len(members[: max(1, 20_000 // members.shape[1])].unique()) <= 4 * observed:
+                continue  # the members take few values too, and ties are ranked fairly
+        name = names[d] if names else f"y{d + 1}"
+        notes.append(
+            f"{name} takes only {observed} values in {len(y)} cases: no continuous forecast of it can be uniform"
+        )
+    return notes
+
+
+def _table(pit: ProjectedPIT, test: PCETest, case_weights: Tensor | None) -> pd.DataFrame:
+    rows = []
+    for g, group in enumerate(test.groups):
+        columns = [k for k, name in enumerate(pit.groups) if name == group]
+        values = pit.values[:, columns].double()
+        null = test.replicates[:, g] if len(columns) > 1 else None
+        interval = pce_interval(values, null=null)
+        tied = float(pit.tied[columns].mean())
+        p_value, corrected = float(test.p_value[g]), float(test.corrected_p_value[g])
+        enough = values.shape[0] > 1
+        rows.append(
+            {
+                "pre-rank": group,
+                "PCE": float(test.statistic[g]),
+                "null level": float(test.null_level[g]),
+                "corrected PCE": float(corrected_pce(values).mean()) if enough else float("nan"),
+                "low": interval.low,
+                "high": interval.high,
+                "p-value": p_value,
+                "corrected p-value": corrected,
+                "max p-value": float(test.maximum_p_value[g]),
+                "tied": tied,
+                "projections": len(columns),
+                "band": float(test.band_width[g]),
+                "reading": _reading(values, [pit.names[k] for k in columns], corrected, tied, case_weights),
+            }
+        )
+    return pd.DataFrame(rows).set_index("pre-rank")
+
+
+def _reading(values: Tensor, names: list[str], p_value: float, tied: float, case_weights: Tensor | None) -> str:
+    worst = int(pce(values).argmax())
+    words = read(values[:, worst], p_value, case_weights=case_weights)
+    if words != "flat" and len(names) > 1:
+        words = f"{names[worst]}: {words}"
+    if tied > _NEARLY_BLIND:
+        words += f" (nearly blind here: {100 * tied:.0f} % ties)"
+    return words
+
+
+def _holm(p_values: Tensor) -> Tensor:
+    order = p_values.argsort()
+    count = len(p_values)
+    factors = torch.arange(count, 0, -1, dtype=p_values.dtype)
+    adjusted = (p_values[order] * factors).cummax(0).values.clamp_max(1.0)
+    return torch.empty_like(p_values).scatter_(0, order, adjusted)
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"

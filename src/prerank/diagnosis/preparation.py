@@ -1,0 +1,191 @@
+"""Getting a forecast and its observations ready: missing values, units, and cases with fewer members than others."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import AffineTransform, Distribution, MultivariateNormal, TransformedDistribution
+
+from prerank.calibration import PreRank, ProjectedPIT, projected_pit
+from prerank.forecast import Ensemble, Forecast, GaussianMixture, as_ensemble, as_observations, equally_weighted_draws
+
+_TENFOLD = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Complete observations (N, D), the forecast for them, which of the user's cases they are, and what was done."""
+
+    y: Tensor
+    forecast: Forecast
+    cases: Tensor
+    present: Tensor | None
+    notes: list[str]
+
+
+def prepare(y: Any, forecast: Any, axes: tuple[str, ...] | None, scale: str) -> Prepared:
+    """Convert, drop missing observations, note missing members, bring targets to comparable units."""
+    observed = as_observations(y)
+    if observed.ndim != 2:
+        raise ValueError(
+            f"check() takes y of shape (cases, targets), got {tuple(observed.shape)}; check models one by one"
+        )
+    law: Forecast
+    if isinstance(forecast, Ensemble | Distribution):
+        law = forecast
+    else:
+        law = as_ensemble(forecast, observed, axes)
+    if isinstance(law, Ensemble):
+        if law.members.ndim != 3 or law.members.shape[0] != len(observed) or law.n_targets != observed.shape[1]:
+            raise ValueError(
+                f"the ensemble has shape {tuple(law.members.shape)} (cases, members, targets), "
+                f"but y has shape {tuple(observed.shape)} (cases, targets)"
+            )
+        dtype = torch.promote_types(observed.dtype, law.members.dtype)
+        observed = observed.to(law.members.device, dtype)
+        law = replace(law, members=law.members.to(dtype))
+    _refuse_infinite(observed, law)
+    notes: list[str] = []
+    cases = (~observed.isnan().any(-1)).nonzero()[:, 0]
+    if len(cases) == 0:
+        raise ValueError(f"no case is left: y has {len(observed)} cases and each has a missing value")
+    if len(cases) < len(observed):
+        notes.append(f"{len(observed) - len(cases)} of {len(observed)} cases dropped: the observation is missing")
+        observed, law = observed[cases], _select(law, cases)
+    present = None
+    if isinstance(law, Ensemble):
+        missing = law.members.isnan().any(-1)
+        if missing.any():
+            present = ~missing
+            empty = ~present.any(-1)
+            if empty.any():
+                keep = (~empty).nonzero()[:, 0]
+                if len(keep) == 0:
+                    raise ValueError("no case is left: every member of every case has a missing value")
+                notes.append(f"{int(empty.sum())} cases dropped: all their members are missing")
+                observed, law, cases, present = observed[keep], _select(law, keep), cases[keep], present[keep]
+            partly = int((~present).sum())
+            if partly:
+                notes.append(f"{partly} of {present.numel()} members left out: they have missing values")
+            else:
+                present = None
+    observed, law, scaled = _rescale(observed, law, present, scale)
+    notes.extend(scaled)
+    return Prepared(observed, law, cases, present, notes)
+
+
+def _refuse_infinite(observed: Tensor, law: Forecast) -> None:
+    if observed.isinf().any():
+        raise ValueError(f"y has {int(observed.isinf().sum())} infinite values; NaN marks a missing one")
+    if isinstance(law, Ensemble) and law.members.isinf().any():
+        raise ValueError(f"members have {int(law.members.isinf().sum())} infinite values; NaN marks a missing one")
+
+
+def _select(law: Forecast, cases: Tensor) -> Forecast:
+    if isinstance(law, Ensemble | GaussianMixture):
+        return law.select(cases)
+    if isinstance(law, MultivariateNormal):
+        return MultivariateNormal(law.loc[cases], scale_tril=law.scale_tril[cases])
+    raise ValueError(
+        f"cases with a missing observation cannot be cut out of a {type(law).__name__}; drop them from y and the "
+        "forecast before, or pass draws as an Ensemble"
+    )
+
+
+def _rescale(y: Tensor, law: Forecast, present: Tensor | None, scale: str) -> tuple[Tensor, Forecast, list[str]]:
+    """Divide each target by its pooled spread, so that no unit drowns the others; ranks stay exact."""
+    if scale == "none" or y.shape[-1] == 1:
+        return y, law, []
+    if isinstance(law, Ensemble):
+        members = law.members
+        keep = ~members.isnan().any(-1) if present is None else present
+        # members and observations together: a symmetric function of the points, so exchanging them changes nothing
+        spread = torch.cat([members[keep], y]).std(0, correction=0)
+    else:
+        spread = equally_weighted_draws(law, 16, 0, "spread").members.flatten(0, -2).std(0, correction=0)
+    spread = torch.where(spread > 0, spread, 1.0)
+    ratio = float(spread.max() / spread.min())
+    if scale == "auto" and ratio <= _TENFOLD:
+        return y, law, []
+    why = "asked for" if scale == "pooled" else f'spreads differ {ratio:.0f}-fold; scale="none" keeps the units'
+    return y / spread.to(y), _divide(law, spread), [f"targets divided by their pooled spread ({why})"]
+
+
+def _divide(law: Forecast, spread: Tensor) -> Forecast:
+    if isinstance(law, Ensemble):
+        reference = law.reference
+        if reference is not None:
+            reference = _divide(reference, spread)  # type: ignore[arg-type]
+        return Ensemble(law.members / spread, law.weights, reference)
+    if isinstance(law, GaussianMixture):
+        spread = spread.to(law.loc)
+        return GaussianMixture(law.logits, law.loc / spread, law.scale_tril / spread[:, None])
+    if isinstance(law, MultivariateNormal):
+        return MultivariateNormal(law.loc / spread, scale_tril=law.scale_tril / spread[:, None])
+    return TransformedDistribution(law, AffineTransform(torch.zeros_like(spread), 1 / spread, event_dim=1))
+
+
+def pit_with_missing_members(
+    preranks: list[PreRank], prepared: Prepared, seed: int, observation_weights: Tensor | None, n_draws: int
+) -> ProjectedPIT:
+    """`projected_pit` where cases may have different numbers of members: cases of equal size are ranked together."""
+    y, law, ids, present = prepared.y, prepared.forecast, prepared.cases, prepared.present
+
+    def rank(cases: Tensor, ensemble: Forecast) -> ProjectedPIT:
+        own = None if observation_weights is None else observation_weights[cases]
+        return projected_pit(
+            preranks,
+            ensemble,
+            y[cases],
+            observation_weights=own,
+            n_draws=n_draws,
+            seed=seed,
+            case_ids=ids[cases],
+            exchangeable=True,
+        )
+
+    if present is None:
+        return rank(torch.arange(len(y), device=y.device), law)
+    assert isinstance(law, Ensemble)
+    counts = present.sum(-1)
+    most = int(counts.max())
+    order = torch.argsort(present.to(torch.int8), dim=-1, descending=True, stable=True)
+    parts, rows = [], []
+    for count in counts.unique().tolist():
+        cases = (counts == count).nonzero()[:, 0]
+        kept = order[cases, :count]
+        some = law.select(cases)
+        weights = None if some.weights is None else some.weights.gather(1, kept)
+        members = some.members.gather(1, kept[..., None].expand(-1, -1, law.n_targets))
+        parts.append((rank(cases, Ensemble(members, weights, some.reference)), count))
+        rows.append(cases)
+    back = torch.cat(rows).argsort()
+    widths = {part.values.shape[-1] for part, _ in parts}
+    if len(widths) > 1:
+        least = int(counts.min())
+        raise ValueError(
+            f"PCA finds {min(widths)} to {max(widths)} projections because cases have {least} to {most} members; "
+            f"ask for PCA(n_components={min(least, law.n_targets)})"
+        )
+    points, pick = [], []
+    for part, count in parts:
+        assert part.points is not None
+        n = len(part.values)
+        padded = torch.zeros(n, most + 1, part.values.shape[-1], dtype=part.points.dtype, device=y.device)
+        padded[:, : count + 1] = part.points
+        chance = torch.zeros(n, most + 1, dtype=part.points.dtype, device=y.device)
+        chance[:, : count + 1] = 1.0 / (count + 1) if part.pick is None else part.pick
+        points.append(padded)
+        pick.append(chance)
+    first = max(parts, key=lambda part: len(part[0].values))[0]  # its notes speak for most cases
+    sizes = torch.tensor([len(part.values) for part, _ in parts], dtype=torch.float64)
+    tied = (torch.stack([part.tied for part, _ in parts]) * sizes[:, None].to(first.tied)).sum(0) / sizes.sum()
+    return replace(
+        first,
+        values=torch.cat([part.values for part, _ in parts])[back],
+        method=f"randomised rank among {int(counts.min())} to {most} members",
+        tied=tied,
+        points=torch.cat(points)[back],
+        pick=torch.cat(pick)[back],
+    )

@@ -1,0 +1,35 @@
+"""Tables for a terminal, a log or a notebook."""
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+
+_NUMBERS = set("0123456789.<- –%=")
+
+
+def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Table:
+    """A rich table: columns of numbers to the right, words to the left."""
+    table = Table(
+        title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0)
+    )
+    for position, column in enumerate(columns):
+        cells = [row[position] for row in rows]
+        numeric = bool(cells) and all(set(cell) <= _NUMBERS for cell in cells)
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=numeric)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def render(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO, notes: Sequence[str] = (), width: int = 110
+) -> None:
+    """Write a table and its notes as plain text."""
+    console = Console(file=stream, width=width, no_color=True, highlight=False, emoji=False, markup=False)
+    console.print(terminal_table(columns, rows))
+    if notes:
+        console.print()
+    for note in notes:
+        console.print(note)
