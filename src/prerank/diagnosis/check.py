@@ -35,6 +35,7 @@ from prerank.reporting.tables import render
 
 _NEARLY_BLIND = 0.20
 _LEVEL = 0.05
+_BINS = np.linspace(0.0, 1.0, 11)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,8 @@ class Check:
     def verdict(self) -> str:
         """One sentence."""
         if self.calibrated:
-            return f"No evidence against calibration (smallest corrected p-value {_p(self.p_value)}, {self.n_cases} cases)."
+            smallest = f"smallest corrected p-value {_p(self.p_value)}, {self.n_cases} cases"
+            return f"No evidence against calibration ({smallest})."
         against = self.table[self.table["corrected p-value"] <= _LEVEL]
         said = "; ".join(f"{name}: {row['reading']}" for name, row in against.iterrows())
         return f"Not calibrated (corrected p-value {_p(self.p_value)}, {self.n_cases} cases). {said}."
@@ -106,11 +108,12 @@ class Check:
         for group in dict.fromkeys(self.pit.groups):
             columns = [k for k, name in enumerate(self.pit.groups) if name == group]
             values = self.pit.values[:, columns].detach().cpu().double()
-            row = self.table.loc[group]
+            row = self.table.loc[group].to_dict()
             panels.append(
                 {
                     "title": group,
-                    "values": values.numpy(),
+                    "heights": _heights(values),
+                    "edges": _BINS,
                     "names": [self.pit.names[k] for k in columns],
                     "levels": levels.numpy(),
                     "frequency": reliability_curve(values, levels=levels).frequency.numpy(),
@@ -336,6 +339,12 @@ def _reading(values: Tensor, names: list[str], p_value: float, tied: float, case
     if tied > _NEARLY_BLIND:
         words += f" (nearly blind here: {100 * tied:.0f} % ties)"
     return words
+
+
+def _heights(values: Tensor) -> np.ndarray:
+    """Histogram densities (K, bins) of PITs (N, K)."""
+    counts = np.stack([np.histogram(column, _BINS)[0] for column in values.numpy().T])
+    return counts * (len(_BINS) - 1) / len(values)
 
 
 def _holm(p_values: Tensor) -> Tensor:

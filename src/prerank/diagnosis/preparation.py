@@ -31,11 +31,8 @@ def prepare(y: Any, forecast: Any, axes: tuple[str, ...] | None, scale: str) -> 
         raise ValueError(
             f"check() takes y of shape (cases, targets), got {tuple(observed.shape)}; check models one by one"
         )
-    law: Forecast
-    if isinstance(forecast, Ensemble | Distribution):
-        law = forecast
-    else:
-        law = as_ensemble(forecast, observed, axes)
+    known = isinstance(forecast, Ensemble | Distribution)
+    law: Forecast = forecast if known else as_ensemble(forecast, observed, axes)
     if isinstance(law, Ensemble):
         if law.members.ndim != 3 or law.members.shape[0] != len(observed) or law.n_targets != observed.shape[1]:
             raise ValueError(

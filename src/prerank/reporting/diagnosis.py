@@ -11,12 +11,14 @@ from matplotlib.figure import Figure
 from prerank.reporting.style import BLUE, GREY, INK, ORANGE, PALE, new_figure, quiet_style
 
 
-def histogram_panel(ax: Axes, values: np.ndarray, band: tuple[float, float], colour: str = BLUE) -> Axes:
-    """PIT histogram (N, K) as density in ten bins: bars for the mean over projections, a step line for each of several."""
-    edges = np.linspace(0.0, 1.0, 11)
-    heights = np.stack([np.histogram(column, edges)[0] for column in values.T]) * 10.0 / len(values)
+def histogram_panel(
+    ax: Axes, edges: np.ndarray, heights: np.ndarray, band: tuple[float, float], colour: str = BLUE
+) -> Axes:
+    """PIT histogram as densities (K, bins): bars for the mean over projections, a step line for each of several."""
     ax.axhspan(*band, color=PALE, lw=0, zorder=0)
-    ax.bar(edges[:-1], heights.mean(0), 0.1, align="edge", color=colour, alpha=0.75, edgecolor="white", lw=0.6)
+    ax.bar(
+        edges[:-1], heights.mean(0), np.diff(edges), align="edge", color=colour, alpha=0.75, edgecolor="white", lw=0.6
+    )
     if len(heights) > 1:
         for row in heights:
             ax.stairs(row, edges, color=INK, lw=0.5, alpha=0.45)
@@ -52,7 +54,7 @@ def diagnosis_figure(panels: Sequence[dict[str, Any]], n_cases: int) -> Figure:
         for column, panel in enumerate(panels):
             colour = ORANGE if panel["rejected"] else BLUE
             top, bottom = axes[0, column], axes[1, column]
-            histogram_panel(top, panel["values"], (max(0.0, 1 - half), 1 + half), colour)
+            histogram_panel(top, panel["edges"], panel["heights"], (max(0.0, 1 - half), 1 + half), colour)
             reliability_panel(bottom, panel["levels"], panel["frequency"], panel["band"], colour)
             top.set_title(panel["title"], color=colour)
             words = [line for text in (panel["reading"], *panel["caption"]) for line in textwrap.wrap(text, 24)]

@@ -1,4 +1,4 @@
-"""One visual language for every figure: colours that colour-blind readers can tell apart, quiet axes, no pyplot state."""
+"""One visual language for every figure: colours for colour-blind readers, quiet axes, no pyplot state."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
