@@ -82,17 +82,23 @@ def _refuse_other_layouts(shape: tuple[int, ...], observed: tuple[int, ...]) -> 
     first, second, last = shape[-3:]
     fits = first == cases and last == targets
     sample_first = second == cases and last == targets
+    member_last = first == cases and second == targets
     if fits and sample_first and cases > 1 and len(shape) == 3:
         raise ValueError(
             f"an ensemble of shape {shape} for {cases} cases is ambiguous: the first two axes have the same length; "
             'say axes=("case", "member", "target") or axes=("member", "case", "target")'
+        )
+    if fits and member_last and targets > 1 and len(shape) == 3:
+        raise ValueError(
+            f"an ensemble of shape {shape} for {targets} targets is ambiguous: the last two axes have the same length; "
+            'say axes=("case", "member", "target") or axes=("case", "target", "member")'
         )
     if fits:
         return
     hint = ""
     if sample_first:
         hint = ' it looks sample-first: pass axes=("member", "case", "target")'
-    elif first == cases and second == targets:
+    elif member_last:
         hint = ' it looks member-last: pass axes=("case", "target", "member")'
     raise ValueError(
         f"an ensemble of shape {shape} does not match y of shape {observed}: "

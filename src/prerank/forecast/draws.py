@@ -6,7 +6,7 @@ from torch.distributions import Distribution
 
 from prerank.forecast.ensemble import Ensemble
 from prerank.forecast.mixture import GaussianMixture
-from prerank.randomness import key
+from prerank.randomness import seeded
 
 Forecast = Ensemble | Distribution
 
@@ -34,8 +34,26 @@ def equally_weighted_draws(
     if isinstance(law, GaussianMixture):
         return law.ensemble(n_members, seed, stream, case_ids)
     require_vector_distribution(law)
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices=devices), torch.no_grad():
-        torch.manual_seed(key(seed, stream) & ((1 << 63) - 1))
+    with seeded(seed, stream), torch.no_grad():
         drawn = law.sample(torch.Size((n_members,)))
     return Ensemble(drawn.movedim(0, -2))
+
+
+def differentiable_draws(
+    law: Distribution, n_members: int, seed: int = 0, stream: str = "draws", case_ids: Tensor | None = None
+) -> Ensemble:
+    """M draws (..., N, M, D) that gradients flow through: weighted for a `GaussianMixture`, `rsample` otherwise.
+
+    A distribution without reparameterised draws is refused; the global generator is left as it was.
+    """
+    if isinstance(law, GaussianMixture):
+        return law.draw(n_members, seed, stream, case_ids=case_ids)
+    require_vector_distribution(law)
+    if not law.has_rsample:
+        raise TypeError(
+            f"{type(law).__name__} has no reparameterised draws (has_rsample is False), so a smooth PIT would have a "
+            "zero gradient without a word; use GaussianMixture, a distribution with rsample, or an Ensemble of "
+            "differentiable members"
+        )
+    with seeded(seed, stream):
+        return Ensemble(law.rsample(torch.Size((n_members,))).movedim(0, -2))

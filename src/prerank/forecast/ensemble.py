@@ -1,6 +1,7 @@
 """An ensemble: members, their weights, and what the pre-ranks may learn the forecast's law from."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -89,10 +90,13 @@ class Ensemble:
 
     def select(self, cases: Tensor | slice) -> "Ensemble":
         """The same ensemble for some of its cases."""
-        reference = self.reference
-        if isinstance(reference, Ensemble):
+        reference: Any = self.reference
+        if reference is not None:
+            if not hasattr(reference, "select"):
+                raise TypeError(
+                    f"an ensemble whose reference is a {type(reference).__name__} cannot be cut into cases; "
+                    "use a GaussianMixture or draws as the reference"
+                )
             reference = reference.select(cases)
-        elif reference is not None:
-            raise TypeError("an ensemble whose reference is a distribution cannot be cut into cases")
         weights = None if self.weights is None else self.weights[..., cases, :]
         return Ensemble(self.members[..., cases, :, :], weights, reference)

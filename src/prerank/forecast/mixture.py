@@ -130,26 +130,38 @@ class GaussianMixture(Distribution):
             )
             return points.movedim(-2, 0).reshape(*shape, self.n_targets)
 
-    def ensemble(self, n_members: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None) -> Ensemble:
-        """Equally weighted draws (..., N, M, D) for evaluation; a case's draws depend on (seed, stream, its id) alone."""
+    def ensemble(
+        self, n_members: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
+    ) -> Ensemble:
+        """Equally weighted draws (..., N, M, D) for evaluation; a case's depend on (seed, stream, its id) alone."""
         with torch.no_grad():
             pick, noise = self._noise(n_members, seed, stream, case_ids)
             choice = (pick[..., None] > self.weights.cumsum(-1)[..., None, :-1]).sum(-1)
             return Ensemble(self._combine(choice, noise))
 
-    def draw(self, n_draws: int, seed: int = 0, stream: str = "draws", at_least: int = 2) -> Ensemble:
+    def draw(
+        self,
+        n_draws: int,
+        seed: int = 0,
+        stream: str = "draws",
+        at_least: int = 2,
+        case_ids: Tensor | None = None,
+        noise: Tensor | None = None,
+    ) -> Ensemble:
         r"""Weighted, differentiable draws for training: every component is drawn, in proportion to its weight.
 
         Component c gets n_c draws ($\sum_c n_c$ = `n_draws`, n_c >= `at_least`, proportional to the detached weights),
-        each weighted by pi_c / n_c. Averages are unbiased, and gradients reach logits, means and factors. Not for
-        evaluation: ranks among weighted members are not uniform. Use `ensemble` there.
+        each weighted by pi_c / n_c. Averages are unbiased, and gradients reach logits, means and factors. `noise`
+        (..., N, n_draws, D) replaces the keyed standard normal numbers. Not for evaluation: ranks among weighted
+        members are not uniform. Use `ensemble` there.
         """
         if n_draws < self.n_components * at_least:
             raise ValueError(
                 f"{n_draws} draws are too few for {self.n_components} components with at least {at_least} each; "
                 f"ask for {self.n_components * at_least} or more"
             )
-        _, noise = self._noise(n_draws, seed, stream, None)
+        if noise is None:
+            _, noise = self._noise(n_draws, seed, stream, case_ids)
         counts = allocate(self.weights.detach(), n_draws, at_least)
         position = torch.arange(n_draws, device=counts.device)
         choice = (position[:, None] >= counts.cumsum(-1)[..., None, :-1]).sum(-1)
@@ -179,7 +191,9 @@ class GaussianMixture(Distribution):
 
 
 def allocate(weights: Tensor, total: int, at_least: int) -> Tensor:
-    """Whole numbers (..., C) that sum to `total`, at least `at_least` each, proportional to weights (largest remainder).
+    """Whole numbers (..., C) that sum to `total`, at least `at_least` each, in proportion to weights.
+
+    The largest remainders are rounded up.
 
     >>> allocate(torch.tensor([0.7, 0.2, 0.1]), 20, 2)
     tensor([12,  5,  3])
