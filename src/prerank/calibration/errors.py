@@ -28,7 +28,10 @@ def centred_levels(n_levels: int = 100) -> Tensor:
 
 def inclusive_levels(n_levels: int = 100) -> Tensor:
     """J equally spaced levels from 0 to 1 inclusive: the grid of the published experiments."""
-    return torch.linspace(0.0, 1.0, n_levels, dtype=torch.float64)
+    if n_levels < 2:
+        raise ValueError(f"{n_levels} levels: from 0 to 1 inclusive there are at least two")
+    # a quotient of whole numbers, so that a level k / M is the same float as an unrandomised rank k / M
+    return torch.arange(n_levels, dtype=torch.float64) / (n_levels - 1)
 
 
 def level_bins(pit: Tensor, levels: Tensor) -> Tensor:
@@ -46,13 +49,21 @@ def _checked(pit: Tensor, case_weights: Tensor | None) -> tuple[Tensor, Tensor]:
         bad = int((~inside).sum())
         raise ValueError(f"{bad} of {pit.numel()} PITs are NaN or outside [0, 1]; a PIT is a probability")
     if case_weights is None:
-        return pit, torch.full((pit.shape[-2],), 1.0 / pit.shape[-2], dtype=pit.dtype, device=pit.device)
+        return pit, torch.ones(pit.shape[-2], dtype=torch.float64, device=pit.device)
     if case_weights.shape != pit.shape[-2:-1] or (case_weights < 0).any() or not case_weights.sum() > 0:
         raise ValueError(
             f"case_weights must be non-negative with a positive sum and have shape ({pit.shape[-2]},), "
             f"got shape {tuple(case_weights.shape)}"
         )
-    return pit, (case_weights / case_weights.sum()).to(pit)
+    return pit, case_weights.to(pit.device, torch.float64)
+
+
+def _checked_levels(n_levels: int, levels: Tensor | None) -> Tensor:
+    if levels is None:
+        return centred_levels(n_levels)
+    if levels.ndim != 1 or len(levels) == 0 or not (levels.diff() >= 0).all() or levels.min() < 0 or levels.max() > 1:
+        raise ValueError("levels are probabilities in ascending order, one axis, at least one: see centred_levels()")
+    return levels
 
 
 @accepts_arrays("pit", "levels", "case_weights")
@@ -65,12 +76,12 @@ def reliability_curve(
     tensor([0.5000, 0.5000])
     """
     pit, weights = _checked(pit, case_weights)
-    levels = centred_levels(n_levels) if levels is None else levels
-    levels = levels.to(pit)
+    levels = _checked_levels(n_levels, levels).to(pit)
     bins = level_bins(pit, levels)
-    counts = torch.zeros(*pit.shape[:-2], len(levels) + 1, pit.shape[-1], dtype=pit.dtype, device=pit.device)
+    # counted in double precision and divided once: a sum of a million float32 shares would lose its digits
+    counts = torch.zeros(*pit.shape[:-2], len(levels) + 1, pit.shape[-1], dtype=torch.float64, device=pit.device)
     counts.scatter_add_(-2, bins, weights[:, None].expand(pit.shape).contiguous())
-    return ReliabilityCurve(levels, counts[..., :-1, :].cumsum(-2))
+    return ReliabilityCurve(levels, (counts[..., :-1, :].cumsum(-2) / weights.sum()).clamp_max(1.0).to(pit))
 
 
 @accepts_arrays("pit", "levels", "case_weights")
@@ -83,8 +94,8 @@ def pce(
 ) -> Tensor:
     r"""Probabilistic calibration error of each projection (eq. 2): (..., N, K) -> (..., K).
 
-    Mean over levels of $|\alpha_j - \hat F_Z(\alpha_j)|^p$. Zero for uniform PITs, 1/4 for a point mass at 1/2 or for all
-    mass on the two ends. Finite samples never reach zero: see `pce_null`.
+    Mean over levels of $|\alpha_j - \hat F_Z(\alpha_j)|^p$. Zero for uniform PITs, 1/4 for a point mass at 1/2 or for
+    all mass on the two ends. Finite samples never reach zero: see `pce_null`.
 
     >>> pce(torch.full((1000, 1), 0.5))
     tensor([0.2500])
@@ -102,18 +113,20 @@ def pce_kde(
     levels: Tensor | None = None,
     case_weights: Tensor | None = None,
 ) -> Tensor:
-    r"""Differentiable PCE (eq. 8): the indicator becomes a sigmoid, $\Phi(\alpha) = \frac1N \sum_i \sigma(\tau(\alpha - Z_i))$.
+    r"""Differentiable PCE (eq. 8): the indicator becomes a sigmoid.
 
-    Tends to `pce` as the temperature grows. (..., N, K) -> (..., K).
+    $\Phi(\alpha) = \frac1N \sum_i \sigma(\tau(\alpha - Z_i))$ takes the place of the share of PITs; it tends to
+    that share, and the error to `pce`, as the temperature grows. (..., N, K) -> (..., K).
 
-    >>> z = torch.rand(500, 1, dtype=torch.float64)
+    >>> z = torch.linspace(0.001, 0.9, 50, dtype=torch.float64)[:, None]
     >>> torch.allclose(pce_kde(z, temperature=1e6), pce(z), atol=1e-6)
     True
     """
     levels = (centred_levels(n_levels) if levels is None else levels).to(pit)
-    smooth = torch.sigmoid(temperature * (levels[:, None, None] - pit[..., None, :, :]))
+    smooth = torch.sigmoid(temperature * (levels[:, None] - pit.mT[..., None, :]))  # (..., K, J, N)
     if case_weights is None:
-        frequency = smooth.mean(-2)
+        frequency = smooth.mean(-1)
     else:
-        frequency = ((case_weights / case_weights.sum()).to(pit)[:, None] * smooth).sum(-2)
-    return (levels[:, None] - frequency).abs().pow(power).mean(-2)
+        share = (case_weights / case_weights.sum(-1, keepdim=True)).to(pit)
+        frequency = (smooth @ share[..., None, :, None])[..., 0]
+    return (levels - frequency).abs().pow(power).mean(-1)

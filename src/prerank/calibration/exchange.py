@@ -5,6 +5,7 @@ observation. Each replicate picks one point per case at random and takes all its
 projections and between pre-ranks is kept, and nothing is assumed.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -12,7 +13,8 @@ from torch import Tensor
 
 from prerank.calibration.errors import level_bins
 from prerank.calibration.pit import ProjectedPIT
-from prerank.randomness import key
+from prerank.calibration.projection import chunks
+from prerank.randomness import torch_generator
 
 _BUDGET = 1 << 22  # numbers gathered at a time
 
@@ -35,17 +37,20 @@ def exchange_replicates(
 ) -> Replicates:
     """PCEs of `n_replicates` data sets in which another point of each case plays the observation.
 
-    `blocks` (N,) are labels: all cases of a block pick the same member, which keeps dependence between cases where
-    members run through them (the days of a season, say).
+    `blocks` (N,) are labels 0, 1, ...: all cases of a block pick the same member, which keeps dependence between cases
+    where members run through them (the days of a season, say). Draws from a distribution do not.
     """
     if pit.points is None:
         raise ValueError("no exchangeable points: compute the PITs with projected_pit(..., exchangeable=True)")
     *lead, n_cases, n_points, n_projections = pit.points.shape
     points = pit.points.reshape(-1, n_cases, n_points, n_projections)
-    bins = level_bins(points, levels).to(torch.uint8 if len(levels) < 255 else torch.int32)
-    bins = bins.reshape(-1, n_projections)
+    if blocks is not None and pit.pick is not None:
+        raise ValueError("blocks= exchanges whole members, whose weights differ from case to case here; leave one out")
+    if blocks is not None and blocks.shape != (n_cases,):
+        raise ValueError(f"blocks have shape {tuple(blocks.shape)}; one label per case is ({n_cases},)")
+    bins = small_bins(points.reshape(-1, n_projections), levels)
     pick = None if pit.pick is None else pit.pick.expand(*lead, n_cases, n_points).reshape(-1, n_cases, n_points)
-    generator = _generator(seed, "exchange", points.device)
+    generator = torch_generator(seed, "exchange", device=points.device)
     first_row = torch.arange(len(points) * n_cases, device=points.device).reshape(len(points), n_cases) * n_points
 
     def rows(count: int) -> Tensor:
@@ -55,9 +60,17 @@ def exchange_replicates(
     return Replicates(*(part.reshape(n_replicates, *lead, n_projections) for part in flat))
 
 
+def small_bins(points: Tensor, levels: Tensor) -> Tensor:
+    """`level_bins` of PITs (rows, K) in the smallest type that holds them: a test gathers them a thousand times."""
+    bins = torch.empty(points.shape, dtype=torch.uint8 if len(levels) < 256 else torch.int32, device=points.device)
+    for rows in chunks(len(points), points.shape[-1]):
+        bins[rows] = level_bins(points[rows], levels).to(bins.dtype)
+    return bins
+
+
 def replicate(
     bins: Tensor,
-    rows,  # type: ignore[no-untyped-def]
+    rows: Callable[[int], Tensor],
     n_replicates: int,
     levels: Tensor,
     power: float,
@@ -121,7 +134,3 @@ def _choose(
     uniform = torch.rand(n_sets, n_cases, count, generator=generator, device=device, dtype=torch.float64)
     cumulative = pick.double().cumsum(-1)
     return torch.searchsorted(cumulative, uniform * cumulative[..., -1:]).clamp_max(n_points - 1).movedim(-1, 0)
-
-
-def _generator(seed: int, stream: str, device: torch.device) -> torch.Generator:
-    return torch.Generator(device).manual_seed(key(seed, stream) & ((1 << 63) - 1))

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.errors import centred_levels, level_bins, reliability_curve
-from prerank.calibration.exchange import _generator, replicate
+from prerank.calibration.exchange import replicate
 from prerank.calibration.null import pce_null
 from prerank.forecast import accepts_arrays
+from prerank.randomness import torch_generator
 
 
 class PCEInterval(NamedTuple):
@@ -43,12 +44,14 @@ def pce_interval(
     """
     if pit.ndim != 2:
         raise ValueError(f"pce_interval takes PITs of shape (N, K), got {tuple(pit.shape)}")
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage={coverage}: a probability between 0 and 1, such as 0.95")
     grid = (centred_levels(n_levels) if levels is None else levels).double()
     n_cases, n_projections = pit.shape
     curve = reliability_curve(pit.double(), levels=grid)
     estimate = float((curve.levels[:, None] - curve.frequency).abs().mean())
     bins = level_bins(pit, grid)
-    generator = _generator(seed, "bootstrap", pit.device)
+    generator = torch_generator(seed, "bootstrap", device=pit.device)
     bootstrap = replicate(
         bins,
         lambda count: torch.randint(n_cases, (count, 1, n_cases), generator=generator, device=pit.device),

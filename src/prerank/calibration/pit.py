@@ -5,12 +5,13 @@ How a PIT is computed is a value: `ClosedForm()`, `RandomisedRank()`, `Empirical
 mixture, randomised ranks otherwise.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
+from torch.nn.functional import pad
 
 from prerank.calibration.preranks import PreRank
 from prerank.calibration.projection import LinearProjection, Projection, chunks
@@ -20,6 +21,7 @@ from prerank.forecast import (
     Forecast,
     GaussianMixture,
     as_observations,
+    differentiable_draws,
     equally_weighted_draws,
     require_vector_distribution,
 )
@@ -38,7 +40,7 @@ class RandomisedRank:
 
 @dataclass(frozen=True)
 class EmpiricalRank:
-    """Share of members at or below the observation, as in Algorithm 1: lives on M + 1 values, so never quite uniform."""
+    """Share of members at or below the observation (Algorithm 1): lives on M + 1 values, so never quite uniform."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,9 @@ def projected_pit(
     (`seed`, `case_ids`, pre-rank) alone. `exchangeable=True` also ranks every other point, which tests over
     several projections need. Several pre-ranks are computed on the same members and stand side by side.
 
+    Cases go in chunks, so that memory stays near that of the result. NaN or infinite values, shapes that do not match,
+    and a case without members are refused. One member is enough (two possible ranks), so is one case.
+
     >>> from prerank import Location, Ensemble
     >>> y, members = torch.zeros(2, 3), torch.ones(2, 9, 3)
     >>> pit = projected_pit(Location(), Ensemble(members), y)
@@ -113,25 +118,106 @@ def projected_pit(
         raise ValueError("no pre-rank given; pass one, or several as a list")
     for item in preranks:
         if not hasattr(item, "given"):
-            raise TypeError(f"{item!r} is not a pre-rank; pass a value such as Location() or PCA(), or wrap f as Custom(f)")
-    law, members = _law_and_members(forecast, y, n_draws, seed, ids, how)
+            raise TypeError(
+                f"{item!r} is not a pre-rank; pass a value such as Location() or PCA(), or wrap f as Custom(f)"
+            )
+    names = [item.name for item in preranks]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"two pre-ranks are called {twice!r}, so their results could not be told apart; "
+            "give one another name, such as Dependency(lag=2, name='dependency at lag 2')"
+        )
+    if isinstance(how, SmoothRank) and exchangeable:
+        raise ValueError("smooth PITs are for training and have no test; leave exchangeable=True or SmoothRank() out")
+
+    def some(cases: slice | None) -> ProjectedPIT:
+        if cases is None:
+            return _of_all_cases(preranks, forecast, y, how, observation_weights, n_draws, seed, ids, exchangeable)
+        own = None if observation_weights is None else observation_weights[..., cases]
+        part = forecast.select(cases)  # type: ignore[union-attr]
+        return _of_all_cases(preranks, part, y[..., cases, :], how, own, n_draws, seed, ids[cases], exchangeable)
+
+    slices = _slices(forecast, y, how, n_draws)
+    if len(slices) == 1:
+        return some(None)
+    return _end_to_end(((cases, some(cases)) for cases in slices), y.shape[-2])
+
+
+def _of_all_cases(
+    preranks: Sequence[PreRank],
+    forecast: Forecast,
+    y: Tensor,
+    how: How | None,
+    observation_weights: Tensor | None,
+    n_draws: int,
+    seed: int,
+    ids: Tensor,
+    exchangeable: bool,
+) -> ProjectedPIT:
+    law, members = _law_and_members(forecast, y, n_draws, seed, ids, how, exchangeable)
     parts = []
     for item in preranks:
-        projection = item.given(law, seed, how.temperature if isinstance(how, SmoothRank) else None)
+        projection = item.given(law, seed, how.temperature if isinstance(how, SmoothRank) else None, case_ids=ids)
         if members is None or (how is None and _has_closed_form(projection, forecast)) or isinstance(how, ClosedForm):
             part = _closed_form(item, projection, forecast, y, members if exchangeable else None)
         elif isinstance(how, SmoothRank):
             part = _smooth(item, projection, members, y, how)
         elif isinstance(how, EmpiricalRank):
-            part = _empirical(item, projection, members, y)
+            part = _empirical(item, projection, members, y, exchangeable)
         else:
             part = _randomised(item, projection, members, y, observation_weights, seed, ids, exchangeable)
         parts.append(part)
     return _side_by_side(parts)
 
 
-def smooth_pit(projection: Projection, draws: Ensemble, y: Tensor, how: SmoothRank, scale: Tensor | None = None) -> Tensor:
-    """Smooth PIT (..., N, K) of y among weighted draws under a given projection; `scale` (..., N, 1, K) may be held fixed."""
+def _slices(forecast: Forecast, y: Tensor, how: How | None, n_draws: int) -> list[slice]:
+    """Chunks of cases whose temporaries stay small; one for all where gradients flow or a law cannot be cut."""
+    whole = [slice(None)]
+    if isinstance(how, SmoothRank):
+        return whole
+    if isinstance(forecast, GaussianMixture):
+        inputs = [forecast.logits, forecast.loc, forecast.scale_tril]
+        per_point = forecast.n_targets * forecast.n_components
+        n_points = n_draws + 1
+    elif isinstance(forecast, Ensemble) and (forecast.reference is None or hasattr(forecast.reference, "select")):
+        inputs, per_point, n_points = [forecast.members], forecast.n_targets, forecast.n_members + 1
+    else:
+        return whole
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in [y, *inputs]):
+        return whole
+    lead = 1
+    for size in inputs[0].shape[: inputs[0].ndim - (2 if isinstance(forecast, GaussianMixture) else 3)]:
+        lead *= size
+    return chunks(y.shape[-2], lead * n_points * per_point)
+
+
+def _end_to_end(parts: Iterator[tuple[slice, ProjectedPIT]], n_cases: int) -> ProjectedPIT:
+    """One result from those of chunks of cases, written in place: the points of all cases exist only once."""
+    whole: dict[str, Tensor] = {}
+    first: ProjectedPIT | None = None
+    tied = torch.zeros(())
+    axes = {"values": -2, "points": -3, "pick": -2}
+    for cases, part in parts:
+        first = first or part
+        tied = tied.to(part.tied) + part.tied * ((cases.stop - cases.start) / n_cases)
+        for name, axis in axes.items():
+            piece = getattr(part, name)
+            if piece is None:
+                continue
+            if name not in whole:
+                shape = list(piece.shape)
+                shape[axis] = n_cases
+                whole[name] = piece.new_empty(shape)
+            whole[name].narrow(axis, cases.start, cases.stop - cases.start).copy_(piece)
+    assert first is not None
+    return replace(first, tied=tied, **whole)  # type: ignore[arg-type]
+
+
+def smooth_pit(
+    projection: Projection, draws: Ensemble, y: Tensor, how: SmoothRank, scale: Tensor | None = None
+) -> Tensor:
+    """Smooth PIT (..., N, K) of y among weighted draws under a projection; `scale` (..., N, 1, K) may be held fixed."""
     t, members = projection(y[..., None, :]), projection(draws.members)
     weights = draws.probabilities[..., None]
     if how.relative and scale is None:
@@ -149,31 +235,19 @@ def spread(members: Tensor, weights: Tensor) -> Tensor:
 
 
 def _law_and_members(
-    forecast: Forecast, y: Tensor, n_draws: int, seed: int, ids: Tensor, how: How | None
+    forecast: Forecast, y: Tensor, n_draws: int, seed: int, ids: Tensor, how: How | None, exchangeable: bool
 ) -> tuple[Forecast, Ensemble | None]:
     """What the pre-ranks may look at, and the members that are ranked."""
     if not isinstance(forecast, Ensemble):
-        if isinstance(how, ClosedForm):
+        if isinstance(how, ClosedForm) and not exchangeable:
             return forecast, None
         if isinstance(how, SmoothRank):
-            return forecast, _differentiable_draws(forecast, n_draws, seed)
+            return forecast, differentiable_draws(forecast, n_draws, seed, case_ids=ids)
         return forecast, equally_weighted_draws(forecast, n_draws, seed, "members", ids)
     if forecast.reference is not None:
         return forecast.reference, forecast  # type: ignore[return-value]
     pooled = torch.cat([y[..., None, :].expand(*forecast.members.shape[:-2], 1, -1), forecast.members], -2)
     return Ensemble(pooled), forecast
-
-
-def _differentiable_draws(law: Distribution, n_draws: int, seed: int) -> Ensemble:
-    if isinstance(law, GaussianMixture):
-        return law.draw(n_draws, seed)
-    if not law.has_rsample:
-        raise TypeError(
-            f"{type(law).__name__} has no reparameterised draws (has_rsample is False), so a smooth PIT would have a "
-            "zero gradient without a word; use GaussianMixture, a distribution with rsample, or an Ensemble of "
-            "differentiable members"
-        )
-    return Ensemble(law.rsample(torch.Size((n_draws,))).movedim(0, -2))
 
 
 def _has_closed_form(projection: Projection, forecast: Forecast) -> bool:
@@ -190,21 +264,13 @@ def _closed_form(
         )
     directions = projection.directions.to(forecast.loc)
     values = forecast.cdf_along(directions, projection(y[..., None, :]))[..., 0, :]
+    if not values.requires_grad:  # in training a check on every step would wait for the device
+        _refuse_nan(prerank, values)
     points = None
     if members is not None:
-        drawn = _cdf_in_chunks(forecast, directions, projection(members.members))
-        points = torch.cat([values[..., None, :], drawn], -2)
+        drawn = forecast.cdf_along(directions, projection(members.members))
+        points = torch.cat([values[..., None, :], drawn.to(values)], -2)
     return _part(prerank, projection, values, "closed form", True, torch.zeros_like(values[..., 0, :]), points=points)
-
-
-def _cdf_in_chunks(law: GaussianMixture, directions: Tensor, values: Tensor) -> Tensor:
-    """`law.cdf_along`, some cases at a time: the temporary is C times as large as the result."""
-    per_case = values[..., 0, :, :].numel() * law.n_components
-    parts = []
-    for cases in chunks(values.shape[-3], per_case):
-        along = directions if directions.shape[-3] == 1 else directions[..., cases, :, :]
-        parts.append(law.select(cases).cdf_along(along, values[..., cases, :, :]))
-    return torch.cat(parts, -3)
 
 
 def _smooth(prerank: PreRank, projection: Projection, members: Ensemble, y: Tensor, how: SmoothRank) -> ProjectedPIT:
@@ -213,13 +279,51 @@ def _smooth(prerank: PreRank, projection: Projection, members: Ensemble, y: Tens
     return _part(prerank, projection, values, method, False, torch.zeros_like(values[..., 0, :]))
 
 
-def _empirical(prerank: PreRank, projection: Projection, members: Ensemble, y: Tensor) -> ProjectedPIT:
-    t, projected = projection(y[..., None, :])[..., 0, :], projection(members.members)
-    below, at = weight_below_and_at(t, projected, members.probabilities)
-    ties = (projected == t[..., None, :]).any(-2)
+def _empirical(
+    prerank: PreRank, projection: Projection, members: Ensemble, y: Tensor, exchangeable: bool
+) -> ProjectedPIT:
+    projected = _project(prerank, projection, members, y)
+    ties = (projected[..., 1:, :] == projected[..., :1, :]).any(-2)
     method = f"empirical rank among {members.n_members} members"
-    n_members = members.n_members if members.weights is None else None
-    return _part(prerank, projection, below + at, method, False, _share(ties), n_members=n_members)
+    n_members, weights, pick = members.n_members, members.weights, None
+    if weights is not None:
+        weights = pad(weights, (1, 0))  # the observation counts for nothing
+        pick = weights / weights.sum(-1, keepdim=True)
+    below, at = all_weights_below_and_at(projected, weights)
+    if weights is None:
+        # a whole number over a whole number: k / M is then the float nearest to it, and so is a level k / M
+        points = (below + at - 1.0) / n_members
+    else:
+        others = (weights.sum(-1, keepdim=True) - weights)[..., None]
+        points = torch.where(others > 0, (below + at - weights[..., None]) / others, 1.0).clamp(0.0, 1.0)
+    return _part(
+        prerank,
+        projection,
+        points[..., 0, :],
+        method,
+        False,
+        _share(ties),
+        n_members=n_members if weights is None else None,
+        points=points if exchangeable else None,
+        pick=pick,
+    )
+
+
+def _project(prerank: PreRank, projection: Projection, members: Ensemble, y: Tensor) -> Tensor:
+    """Projections (..., N, M + 1, K) of the observation and the members, the observation first."""
+    points = torch.cat([y[..., None, :].expand(*members.members.shape[:-2], 1, -1), members.members], -2)
+    projected = projection(points)
+    _refuse_nan(prerank, projected)
+    return projected
+
+
+def _refuse_nan(prerank: PreRank, projected: Tensor) -> None:
+    if projected.isnan().any():
+        bad = int(projected.isnan().any(-1).sum())
+        raise ValueError(
+            f"{prerank.name} gave NaN for {bad} of {projected[..., 0].numel()} points; "
+            "a pre-rank must be a number for every point (and a forecast's parameters must be numbers)"
+        )
 
 
 def _randomised(
@@ -232,13 +336,7 @@ def _randomised(
     ids: Tensor,
     exchangeable: bool,
 ) -> ProjectedPIT:
-    points = torch.cat([y[..., None, :].expand(*members.members.shape[:-2], 1, -1), members.members], -2)
-    projected = projection(points)
-    if projected.isnan().any():
-        raise ValueError(
-            f"{prerank.name} gave NaN for {int(projected.isnan().any(-1).sum())} of {projected[..., 0].numel()} points; "
-            "a pre-rank must be a number for every point"
-        )
+    projected = _project(prerank, projection, members, y)
     n_points, n_projections = projected.shape[-2:]
     keys = case_keys(seed, ids, "randomised rank", prerank.name)
     ties = (projected[..., 1:, :] == projected[..., :1, :]).any(-2)
@@ -256,12 +354,13 @@ def _randomised(
         total = projected.new_tensor(float(n_points)) if weights is None else weights.sum(-1)[..., None, None]
         if not exact and weights is not None:
             # a member stands in for the observation, whose weight does not count: neither does the member's then
-            at, total = at - weights[..., None], total - weights[..., None]
-        z = torch.where(total > 0, (below + u * at) / total, u)
+            at, total = (at - weights[..., None]).clamp_min(0.0), total - weights[..., None]
+        # weights are summed in two orders, so their quotient may leave [0, 1] by a rounding error
+        z = torch.where(total > 0, (below + u * at) / total, u).clamp(0.0, 1.0)
         return _part(prerank, projection, z[..., 0, :], method, exact, _share(ties), points=z, pick=pick)
     below, at = weight_below_and_at(projected[..., 0, :], projected, weights)
     total = projected.new_tensor(float(n_points)) if weights is None else weights.sum(-1)[..., None]
-    values = (below + u[..., 0, :] * at) / total
+    values = ((below + u[..., 0, :] * at) / total).clamp(0.0, 1.0)
     return _part(prerank, projection, values, method, exact, _share(ties), pick=pick)
 
 
@@ -323,6 +422,11 @@ def _refuse_bad_input(forecast: Forecast, y: Tensor, observation_weights: Tensor
         raise ValueError(
             f"y has shape {tuple(y.shape)}, but the forecast is for {batch[-1]} cases and {targets} targets"
         )
+    if y.ndim - 1 > len(batch) or any(n not in (1, m) for n, m in zip(y.shape[-2::-1], batch[::-1], strict=False)):
+        raise ValueError(
+            f"y has shape {tuple(y.shape)} and the forecast {(*batch, targets)} without its members: the leading axes "
+            "of y must be those of the forecast, or left out"
+        )
     if not y.isfinite().all():
         bad = int((~y.isfinite()).any(-1).sum())
         raise ValueError(
@@ -337,7 +441,9 @@ def _refuse_bad_input(forecast: Forecast, y: Tensor, observation_weights: Tensor
                 "drop them, or call check(), which leaves missing members out of their case"
             )
         weights = forecast.weights
-        if weights is not None and not (weights.isfinite().all() and (weights >= 0).all() and (weights.sum(-1) > 0).all()):
+        if weights is not None and not (
+            weights.isfinite().all() and (weights >= 0).all() and (weights.sum(-1) > 0).all()
+        ):
             raise ValueError("member weights must be finite and non-negative, with a positive sum in every case")
     if observation_weights is not None:
         if not isinstance(forecast, Ensemble) or forecast.weights is None:

@@ -19,12 +19,18 @@ from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weight
 
 
 class PreRank(Protocol):
-    """Anything with a name that can be given a forecast's law. `temperature` asks for a smooth projection."""
+    """Anything with a name that can be given a forecast's law.
+
+    `temperature` asks for a smooth projection. `case_ids` (N,) name the cases: what a pre-rank draws for a case depends
+    on the seed and that name, so that chunks of cases give the numbers of the whole.
+    """
 
     @property
     def name(self) -> str: ...
 
-    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> Projection: ...
+    def given(
+        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
+    ) -> Projection: ...
 
 
 def _n_targets(law: Forecast) -> int:
@@ -35,7 +41,7 @@ def _like(law: Forecast) -> Tensor:
     """A tensor with the law's dtype and device; a projection of another distribution follows its points instead."""
     if isinstance(law, Ensemble):
         return law.members
-    return law.loc if isinstance(law, GaussianMixture) else torch.empty(0)
+    return law.loc if isinstance(law, GaussianMixture) else torch.empty(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,9 @@ class Marginal:
 
     name: str = "marginal"
 
-    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> LinearProjection:
+    def given(
+        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
+    ) -> LinearProjection:
         like = _like(law)
         targets = _n_targets(law)
         return LinearProjection(
@@ -66,7 +74,9 @@ class Location:
 
     name: str = "location"
 
-    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> LinearProjection:
+    def given(
+        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
+    ) -> LinearProjection:
         like, targets = _like(law), _n_targets(law)
         return LinearProjection(
             torch.full((1, targets, 1), 1.0 / targets, dtype=like.dtype, device=like.device), ("mean",)
@@ -83,7 +93,9 @@ class Scale:
 
     name: str = "scale"
 
-    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> PointwiseProjection:
+    def given(
+        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
+    ) -> PointwiseProjection:
         if _n_targets(law) == 1:
             raise ValueError("Scale() is constant (zero) for D=1 target, so its ranks would be ties; use Marginal()")
         return PointwiseProjection(_variance, ("variance",))
@@ -100,13 +112,16 @@ class Dependency:
     lag: int = 1
     name: str = "dependency"
 
-    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> PointwiseProjection:
+    def given(
+        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
+    ) -> PointwiseProjection:
         targets = _n_targets(law)
         if self.lag < 1:
             raise ValueError(f"Dependency(lag={self.lag}): the lag is a distance between targets, 1 or more")
         if targets <= 2:
             raise ValueError(
-                f"Dependency(lag={self.lag}) is constant for D={targets} targets, so its ranks would be rounding noise; "
+                f"Dependency(lag={self.lag}) is constant for D={targets} targets, "
+                "so its ranks would be rounding noise; "
                 + ("use Scale() or Contrast()" if targets == 2 else "use Marginal()")
             )
         if self.lag >= targets:
@@ -138,17 +153,19 @@ class PCA:
     attached: bool = False
     name: str = "PCA"
 
-    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> LinearProjection:
+    def given(
+        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
+    ) -> LinearProjection:
         if self.n_components is not None and self.n_components < 1:
             raise ValueError(f"PCA(n_components={self.n_components}): at least one component is needed")
         if not isinstance(law, Ensemble) and not hasattr(law, "covariance_matrix"):
-            law = equally_weighted_draws(law, 1000, seed, "reference for PCA")
+            law = equally_weighted_draws(law, 1000, seed, "reference for PCA", case_ids)
         targets = _n_targets(law)
         at_most = min(targets, law.n_members - 1) if isinstance(law, Ensemble) else targets
         if at_most < 1:
             raise ValueError("PCA() needs at least two points per case to find a direction, got one; use Marginal()")
         kept = min(self.n_components or targets, at_most)
-        covariance = law.covariance_matrix  # type: ignore[union-attr]
+        covariance = law.covariance_matrix
         directions = principal_directions(covariance if self.attached else covariance.detach())[..., :kept]
         note = "" if kept == targets else f"{kept} of {targets} components"
         return LinearProjection(directions, tuple(f"component {k + 1}" for k in range(kept)), note)
@@ -165,12 +182,14 @@ class HDR:
 
     name: str = "HDR"
 
-    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> PointwiseProjection:
+    def given(
+        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
+    ) -> PointwiseProjection:
         if isinstance(law, Ensemble):
-            centres = law.members
+            centres, weights = law.members, law.weights
             note = f"kernel density of {law.n_members} points, Scott's rule per target"
             return PointwiseProjection(
-                lambda points: log_kernel_density(points, centres)[..., None], ("log density",), note
+                lambda points: log_kernel_density(points, centres, weights)[..., None], ("log density",), note
             )
         note = f"log_prob of {type(law).__name__}"
         return PointwiseProjection(lambda points: log_density(law, points)[..., None], ("log density",), note)
@@ -188,15 +207,21 @@ class Copula:
     n_reference: int = 1000
     name: str = "copula"
 
-    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> PointwiseProjection:
+    def given(
+        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
+    ) -> PointwiseProjection:
         if not isinstance(law, Ensemble):
-            law = equally_weighted_draws(law, self.n_reference, seed, "reference for the copula")
+            law = equally_weighted_draws(law, self.n_reference, seed, "reference for the copula", case_ids)
         note = f"joint CDF of {law.n_members} points"
-        centres, weights = law.members, law.probabilities
+        centres, weights, probabilities = law.members, law.weights, law.probabilities
         if temperature is None:
-            return PointwiseProjection(lambda points: joint_cdf(points, centres)[..., None], ("joint CDF",), note)
+            return PointwiseProjection(
+                lambda points: joint_cdf(points, centres, weights)[..., None], ("joint CDF",), note
+            )
         return PointwiseProjection(
-            lambda points: smooth_joint_cdf(points, centres, weights, temperature)[..., None], ("joint CDF",), note
+            lambda points: smooth_joint_cdf(points, centres, probabilities, temperature)[..., None],
+            ("joint CDF",),
+            note,
         )
 
 
@@ -212,7 +237,9 @@ class Contrast:
     j: int = 1
     name: str = "contrast"
 
-    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> LinearProjection:
+    def given(
+        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
+    ) -> LinearProjection:
         _require_pair(self, self.i, self.j, _n_targets(law))
         like = _like(law)
         direction = torch.zeros(1, _n_targets(law), 1, dtype=like.dtype, device=like.device)
@@ -232,7 +259,9 @@ class SquaredDifference:
     j: int = 1
     name: str = "squared difference"
 
-    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> PointwiseProjection:
+    def given(
+        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
+    ) -> PointwiseProjection:
         _require_pair(self, self.i, self.j, _n_targets(law))
         return PointwiseProjection(
             lambda points: (points[..., self.i, None] - points[..., self.j, None]).square(),
@@ -252,7 +281,9 @@ class Custom:
     function: Callable[[Tensor], Tensor]
     name: str = "custom"
 
-    def given(self, law: Forecast, seed: int = 0, temperature: float | None = None) -> PointwiseProjection:
+    def given(
+        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
+    ) -> PointwiseProjection:
         probe = self._call(torch.zeros(1, 1, _n_targets(law), dtype=_like(law).dtype, device=_like(law).device))
         width = probe.shape[-1]
         names = (self.name,) if width == 1 else tuple(f"{self.name} {k + 1}" for k in range(width))
@@ -285,10 +316,12 @@ def _variance(points: Tensor) -> Tensor:
 def principal_directions(covariance: Tensor) -> Tensor:
     """Eigenvectors in columns, largest eigenvalue first, signs fixed: (..., D, D) -> (..., D, D).
 
-    An eigenvector's sign is arbitrary and flips the PIT, so its largest entry (the first of them) is made positive.
+    An eigenvector's sign is arbitrary and flips the PIT, so its largest entry is made positive: the first of those that
+    are as large up to rounding, or rounding would choose the sign of (1, -1) afresh for every case.
     """
     vectors = torch.linalg.eigh(covariance).eigenvectors.flip(-1)
-    largest = vectors.abs().argmax(-2, keepdim=True)
+    size = vectors.abs()
+    largest = (size >= (1 - 1e-5) * size.amax(-2, keepdim=True)).to(torch.uint8).argmax(-2, keepdim=True)
     return vectors * torch.where(vectors.gather(-2, largest) < 0, -1.0, 1.0)
 
 

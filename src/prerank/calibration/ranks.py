@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 
 def weight_below_and_at(t: Tensor, members: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -17,11 +18,30 @@ def all_weights_below_and_at(points: Tensor, weights: Tensor | None) -> tuple[Te
     """For every one of P points (..., N, P, K) the weight of points below it and equal to it (itself included)."""
     columns = points.mT.contiguous()  # the sort runs over the last axis
     ordered, order = columns.sort(-1)
-    first = torch.searchsorted(ordered, columns)
-    last = torch.searchsorted(ordered, columns, right=True)
+    start, stop = _runs(ordered)
     if weights is None:
-        return first.mT.to(points.dtype), (last - first).mT.to(points.dtype)
-    sorted_weights = weights[..., None, :].expand(columns.shape).gather(-1, order)
-    total = torch.nn.functional.pad(sorted_weights.cumsum(-1), (1, 0))
-    below = total.gather(-1, first)
-    return below.mT, (total.gather(-1, last) - below).mT
+        below, at = start, stop - start
+    else:
+        sorted_weights = weights[..., None, :].expand(columns.shape).gather(-1, order)
+        total = pad(sorted_weights.cumsum(-1), (1, 0))
+        below = total.gather(-1, start.expand(columns.shape))
+        at = total.gather(-1, stop.expand(columns.shape)) - below
+    return _unsorted(below, order, points.dtype).mT, _unsorted(at, order, points.dtype).mT
+
+
+def _unsorted(values: Tensor, order: Tensor, dtype: torch.dtype) -> Tensor:
+    """Values of sorted places put back where they came from."""
+    result = torch.empty(order.shape, dtype=dtype, device=order.device)
+    return result.scatter_(-1, order, values.to(dtype).expand(order.shape))
+
+
+def _runs(ordered: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the run of equal values that holds each place of sorted rows begins, and where it ends (exclusive)."""
+    n_points = ordered.shape[-1]
+    place = torch.arange(n_points, device=ordered.device)
+    rises = ordered[..., 1:] != ordered[..., :-1]
+    if rises.all():  # no ties anywhere, the usual case: every run has length one
+        return place, place + 1
+    start = torch.where(pad(rises, (1, 0), value=True), place, 0).cummax(-1).values
+    stop = torch.where(pad(rises, (0, 1), value=True), place + 1, n_points).flip(-1).cummin(-1).values.flip(-1)
+    return start, stop

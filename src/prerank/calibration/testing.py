@@ -1,5 +1,6 @@
 """Tests of calibration: is the PCE larger than chance makes it?"""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -8,19 +9,20 @@ from scipy import stats
 from torch import Tensor
 
 from prerank.calibration.errors import centred_levels, level_bins, pce
-from prerank.calibration.exchange import Replicates, _generator, exchange_replicates, replicate
+from prerank.calibration.exchange import Replicates, exchange_replicates, replicate, small_bins
 from prerank.calibration.null import pce_null
 from prerank.calibration.pit import ProjectedPIT
 from prerank.forecast import accepts_arrays
+from prerank.randomness import torch_generator
 
 
 class PCETest(NamedTuple):
     """One entry per pre-rank (group of projections), (..., G) each; the statistic is the mean PCE of its projections.
 
     `null_level` is the expected statistic of a calibrated forecast. `corrected_p_value` accounts for all groups
-    together (min-p over the same replicates); the smallest one is the p-value of the whole. `maximum_p_value` is that of
-    the largest standardised deviation of any reliability curve of the group, and `band_width` the half-width of the 95 %
-    band for those curves in units of sqrt(alpha (1 - alpha) / N).
+    together (min-p over the same replicates); the smallest one is the p-value of the whole. `maximum_p_value` is that
+    of the largest standardised deviation of any reliability curve of the group, and `band_width` the half-width of the
+    95 % band for those curves in units of sqrt(alpha (1 - alpha) / N).
     """
 
     groups: tuple[str, ...]
@@ -45,9 +47,10 @@ def pce_test(
 ) -> PCETest:
     r"""Test of calibration by the PCE, for one pre-rank or several.
 
-    For a single projection the null distribution depends on the number of cases alone (and on M for unrandomised ranks),
-    so any tensor of PITs (..., N, 1) will do. For several projections it comes from exchanging the observation with a
-    member (`exchange_replicates`): pass `projected_pit(..., exchangeable=True)`. p = (1 + #{null >= observed}) / (B + 1).
+    For a single projection the null distribution depends on the number of cases alone (and on M for unrandomised
+    ranks), so any tensor of PITs (..., N, 1) will do. For several projections it comes from exchanging the observation
+    with a member (`exchange_replicates`): pass `projected_pit(..., exchangeable=True)`.
+    p = (1 + #{null >= observed}) / (B + 1).
     `blocks` (N,) exchanges all cases of a block with the same member, for dependent cases.
 
     >>> calibrated = torch.rand(400, 1, generator=torch.Generator().manual_seed(1))
@@ -62,34 +65,52 @@ def pce_test(
     member_of = torch.tensor([names.index(group) for group in pit.groups], device=grid.device)
     if pit.points is None and (pit.values.shape[-1] > 1 or blocks is not None):
         raise ValueError(
-            f"{pit.values.shape[-1]} projections (or blocks) need PITs of exchangeable points, since projections depend "
+            f"{pit.values.shape[-1]} projections (or blocks) need PITs of exchangeable points: projections depend "
             "on each other: compute them with projected_pit(..., exchangeable=True), or test one projection at a time"
         )
+    known_law = _law_is_known(pit, blocks)
+    if pit.points is None and not known_law.all():
+        raise ValueError(
+            "unrandomised or weighted ranks have no known law where they tie or carry weights: compute the PITs with "
+            "projected_pit(..., exchangeable=True), or use RandomisedRank()"
+        )
     observed, null = _observed_and_null(pit, grid, n_replicates, power, seed, blocks, case_weights)
-    statistic, replicates = _group_mean(observed.pce, member_of, len(names)), _group_mean(null.pce, member_of, len(names))
+    statistic, replicates = (
+        _group_mean(observed.pce, member_of, len(names)),
+        _group_mean(null.pce, member_of, len(names)),
+    )
     together = torch.cat([statistic, replicates])
     p_values = _exceedance(together)
     smallest = p_values.amin(-1, keepdim=True)  # of every replicate, its smallest p-value over the groups
     corrected = (smallest <= p_values[:1] * (1 + 1e-12)).double().mean(0)
-    p_value, null_level = p_values[0], replicates.mean(0)
-    plain = blocks is None and case_weights is None and pit.pick is None
-    if plain:  # the null of a single projection is known better than a thousand replicates tell
-        for g in range(len(names)):
-            if int((member_of == g).sum()) == 1:
-                known = pce_null(pit.values.shape[-2], power=power, levels=grid, n_members=pit.n_members)
-                p_value[..., g] = torch.as_tensor(known.p_value(statistic[0, ..., g].cpu().numpy())).to(p_value)
-                null_level[..., g] = known.mean
-    maxima = torch.cat([_group_max(observed.maximum, member_of, len(names)), _group_max(null.maximum, member_of, len(names))])
+    p_value, null_level = p_values[0].clone(), replicates.mean(0)
+    for g in range(len(names)):  # the null of a single projection is known better than a thousand replicates tell
+        own = member_of == g
+        if int(own.sum()) == 1 and case_weights is None and known_law[own].all():
+            known = pce_null(pit.values.shape[-2], power=power, levels=grid, n_members=pit.n_members)
+            p_value[..., g] = torch.as_tensor(known.p_value(statistic[0, ..., g].cpu().numpy())).to(p_value)
+            null_level[..., g] = known.mean
+    maxima = torch.cat(
+        [_group_max(observed.maximum, member_of, len(names)), _group_max(null.maximum, member_of, len(names))]
+    )
     return PCETest(
         names,
         statistic[0],
         null_level,
         p_value,
-        corrected,
+        torch.maximum(corrected, p_value),  # a correction never helps, also where the two were simulated apart
         _exceedance(maxima)[0],
-        maxima[1:].quantile(0.95, dim=0),
+        maxima[1:].sort(0).values[math.ceil(0.95 * n_replicates) - 1],
         replicates,
     )
+
+
+def _law_is_known(pit: ProjectedPIT, blocks: Tensor | None) -> Tensor:
+    """For each projection whether calibrated PITs are independent and uniform, or uniform on k / M: (K,)."""
+    known = torch.full(pit.values.shape[-1:], blocks is None and pit.pick is None, device=pit.values.device)
+    if pit.n_members is not None:  # ties push unrandomised ranks up
+        known &= (pit.tied.reshape(-1, len(known)) == 0).all(0).to(known.device)
+    return known
 
 
 def _observed_and_null(
@@ -101,7 +122,7 @@ def _observed_and_null(
     blocks: Tensor | None,
     case_weights: Tensor | None,
 ) -> tuple[Replicates, Replicates]:
-    """The observed statistics (1, ..., K), by the same arithmetic as the replicates (B, ..., K), so that ties are ties."""
+    """The observed statistics (1, ..., K), by the same arithmetic as the replicates (B, ..., K): ties are ties."""
     pce(pit.values, levels=grid, case_weights=case_weights)  # refuses what is not a PIT or a weight
     *lead, n_cases, n_projections = pit.values.shape
     bins = level_bins(pit.values.reshape(-1, n_projections), grid)
@@ -113,12 +134,12 @@ def _observed_and_null(
         labels = None if blocks is None else torch.unique(blocks.to(bins.device), return_inverse=True)[1]
         return observed, exchange_replicates(pit, grid, n_replicates, power, seed, labels, case_weights)
     # one projection: calibrated PITs are uniform, or uniform on k/M for unrandomised ranks
-    generator = _generator(seed, "uniform", bins.device)
+    generator = torch_generator(seed, "uniform", device=bins.device)
     steps = 1 << 24 if pit.n_members is None else pit.n_members + 1
     offset = 0.5 if pit.n_members is None else 0.0
     scale = float(1 << 24) if pit.n_members is None else max(1, pit.n_members)
     values = (torch.arange(steps, device=bins.device, dtype=torch.float64) + offset) / scale
-    table = level_bins(values, grid)[:, None].to(torch.uint8 if len(grid) < 255 else torch.int32)
+    table = small_bins(values[:, None], grid)
     flat = replicate(
         table,
         lambda count: torch.randint(steps, (count, n_sets, n_cases), generator=generator, device=bins.device),
