@@ -42,17 +42,22 @@ def over_cases(score: CaseScore, y: Tensor, pairing: Pairing, elements_per_case:
         observed, *sets, factor = chunk
         return score(observed, Members(*sets[:2]), Members(*sets[2:]) if len(sets) > 2 else None, factor)
 
-    size = max(1, ELEMENTS // elements_per_case)
-    if flat[0].shape[0] <= size:
+    count, size = flat[0].shape[0], max(1, ELEMENTS // elements_per_case)
+    if count <= size:
         return one(*flat).unflatten(0, cases)
-    recompute = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in flat)
-    scores = []
-    for chunk in zip(*(tensor.split(size) for tensor in flat), strict=True):
-        if recompute:
-            scores.append(checkpoint(one, *chunk, use_reentrant=False, preserve_rng_state=False))
-        else:
-            scores.append(one(*chunk))
-    return torch.cat(scores).unflatten(0, cases)
+    pieces = zip(*(tensor.split(size) for tensor in flat), strict=True)
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in flat):
+        scores = [checkpoint(one, *piece, use_reentrant=False, preserve_rng_state=False) for piece in pieces]
+        return torch.cat(scores).unflatten(0, cases)
+    # Written into one tensor instead of collected: small results left between large temporaries split the heap, which
+    # then grows with the number of chunks (measured: 8 MB against up to 230 MB).
+    result = torch.empty(0)
+    for start, piece in zip(range(0, count, size), pieces, strict=True):
+        part = one(*piece)
+        if start == 0:
+            result = part.new_empty(count, *part.shape[1:])
+        result[start : start + size] = part
+    return result.unflatten(0, cases)
 
 
 def _flatten(values: Tensor, cases: torch.Size, own_axes: int) -> Tensor:

@@ -30,17 +30,17 @@ def energy_score(
     gradient, never NaN). Targets in large units dominate it, so divide by their spreads first. Wrong dependence moves
     it little: see `variogram_score`. `estimator` says how members give the spread: `Fair()`, `Paper()` or `TwoSets()`.
 
-    `y` is (..., N, D). `forecast` is an `Ensemble` or an array of members (..., N, M, D), then with optional `weights`
+    `y` is (..., N, D). `forecast` is an `Ensemble` or an array of members (..., N, M, D), with optional `weights`
     (..., N, M), or a distribution with batch shape (..., N), of which `n_members` equally weighted draws are scored,
     without gradient; train on `Ensemble(law.rsample(...))` or `GaussianMixture.draw`. Result (..., N). Leading axes
     broadcast. NaN, infinity, empty input and other shapes raise ValueError, as does one member under `Fair()`.
 
-    >>> y, members = torch.tensor([[0.0, 0.0]]), torch.tensor([[[3.0, 4.0], [0.0, 0.0]]])
-    >>> energy_score(y, members)  # 5/2 - 5/2
-    tensor([0.])
     >>> from prerank.scores import Paper
-    >>> energy_score(y, members, Paper())  # 5/2 - 5/4
-    tensor([1.2500])
+    >>> y, members = torch.zeros(1, 2), torch.tensor([[[3.0, 4.0], [0.0, 0.0], [0.0, 0.0]]])
+    >>> energy_score(y, members)  # 5/3 - (1/2) 20/6
+    tensor([0.])
+    >>> energy_score(y, members, Paper())  # 5/3 - (1/2) 20/9
+    tensor([0.5556])
     """
     y, ensemble = observations_and_members(y, forecast, weights, n_members, seed)
     pairing = pair(estimator, ensemble)

@@ -15,7 +15,7 @@ def observations_and_members(
     """Observations (..., N, D) and an ensemble (..., N, M, D) of one dtype, checked.
 
     `forecast` is an `Ensemble`, an array of members, or a distribution, of which `n_members` equally weighted draws
-    are taken. `weights` go with an array of members alone; the other two know theirs.
+    are taken. `weights` go with members that have none yet.
     """
     y = as_observations(y)
     ensemble = _ensemble(y, forecast, weights, n_members, seed)
@@ -27,19 +27,24 @@ def observations_and_members(
 
 
 def _ensemble(y: Tensor, forecast: Any, weights: Any, n_members: int, seed: int) -> Ensemble:
-    if isinstance(forecast, Ensemble | Distribution):
+    if isinstance(forecast, Distribution):
         if weights is not None:
-            kind = type(forecast).__name__
-            raise ValueError(f"weights= go with an array of members; a forecast of type {kind} carries its own")
-        if isinstance(forecast, Ensemble):
-            return forecast
+            raise ValueError(f"weights= go with members; the draws of a {type(forecast).__name__} weigh the same")
         return equally_weighted_draws(forecast, n_members, seed)
+    ensemble = forecast if isinstance(forecast, Ensemble) else _from_array(y, forecast)
+    if weights is None:
+        return ensemble
+    if ensemble.weights is not None:
+        raise ValueError("the Ensemble carries weights already; pass them there or as weights=, not both")
+    return Ensemble(ensemble.members, as_tensor(weights, "weights"))
+
+
+def _from_array(y: Tensor, members: Any) -> Ensemble:
     try:
-        ensemble = as_ensemble(forecast, y)
+        return as_ensemble(members, y)
     except ValueError as error:
         error.add_note("A score takes no axes: pass it prerank.forecast.as_ensemble(members, axes=...) instead.")
         raise
-    return ensemble if weights is None else Ensemble(ensemble.members, as_tensor(weights, "weights"))
 
 
 def as_dtype(ensemble: Ensemble, dtype: torch.dtype) -> Ensemble:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import accepts_arrays
+from prerank.forecast import Ensemble, accepts_arrays, as_tensor
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members
@@ -13,7 +13,9 @@ _FAIR = Fair()
 
 
 @accepts_arrays("t", "weights")
-def crps(t: Tensor, t_members: Tensor, weights: Tensor | None = None, estimator: Estimator = _FAIR) -> Tensor:
+def crps(
+    t: Tensor, t_members: Tensor | Ensemble, weights: Tensor | None = None, estimator: Estimator = _FAIR
+) -> Tensor:
     r"""Continuous ranked probability score of each projection of each case.
 
     $$CRPS(F, t) = E|T - t| - \tfrac12 E|T - T'|, \qquad E|T - T'| = \int 2 F (1 - F).$$
@@ -34,6 +36,9 @@ def crps(t: Tensor, t_members: Tensor, weights: Tensor | None = None, estimator:
             f"crps takes the projected members (..., N, M, K), not a {type(t_members).__name__}; project the members "
             "of prerank.forecast.equally_weighted_draws(law, n_members)"
         )
+    if not isinstance(t_members, Ensemble):
+        # projections come in the project's own layout: unlike raw members, K = M leaves nothing to guess
+        t_members = Ensemble(as_tensor(t_members, "t_members"))
     t, ensemble = observations_and_members(t, t_members, weights)
     pairing = pair(estimator, ensemble)
     # a handful of arrays as large as the members: sorted values, order, two cumulative weights, gaps

@@ -41,11 +41,11 @@ def variogram_score(
     shapes raise ValueError, as do one target and, under `Fair()`, one member.
 
     >>> from prerank.scores import Paper
-    >>> y, members = torch.tensor([[0.0, 1.0]]), torch.tensor([[[0.0, 1.0], [0.0, 3.0]]])
-    >>> variogram_score(y, members, power=1, estimator=Paper())  # 2 (1 - 2)^2
-    tensor([2.])
-    >>> variogram_score(y, members, power=1)  # less 2 (variance 2) / (2 members)
-    tensor([0.])
+    >>> y, members = torch.tensor([[0.0, 1.0]]), torch.tensor([[[0.0, 1.0], [0.0, 3.0], [0.0, 5.0]]])
+    >>> variogram_score(y, members, power=1, estimator=Paper())  # 2 (1 - 3)^2
+    tensor([8.])
+    >>> variogram_score(y, members, power=1).round(decimals=4)  # less 2 (variance 4) / (3 members)
+    tensor([5.3333])
     """
     y, ensemble = observations_and_members(y, forecast, weights, n_members, seed)
     targets = y.shape[-1]
