@@ -50,7 +50,7 @@ def datasets(context: typer.Context) -> None:
     console = Console()
     console.print(grid)
     console.print(
-        "\n[dim]* not the paper's own rows: `prerank datasets show NAME` says how they differ; + not in the paper.\n"
+        "\n[dim]* not the paper's own rows: `prerank datasets show NAME` says how they differ.\n+ not in the paper.\n"
         "`prerank datasets fetch NAME` brings one from upstream to the cache: "
         f"{escape(str(cache_folder()))}[/]",
         highlight=False,

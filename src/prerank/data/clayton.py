@@ -73,5 +73,6 @@ class ClaytonExponential:
         """log(sum_d u_d^-theta - D + 1), without overflow for small u."""
         powers = -self.theta[:, None] * np.log(u)  # (..., N, D), at least 0
         largest = powers.max(axis=-1)
-        shifted = np.exp(powers - largest[..., None]).sum(axis=-1) - (u.shape[-1] - 1) * np.exp(-largest)
-        return np.where(np.isinf(largest), np.inf, largest + np.log(shifted))
+        finite = np.where(np.isinf(largest), 0.0, largest)  # the place of an infinite one is filled below
+        shifted = np.exp(powers - finite[..., None]).sum(axis=-1) - (u.shape[-1] - 1) * np.exp(-finite)
+        return np.where(np.isinf(largest), np.inf, finite + np.log(shifted))

@@ -68,14 +68,14 @@ def _label(ax: Axes, counts: PairCounts, i: int, j: int) -> None:
         if i == 0 and j == last:
             ax.set_title("rank correlation", loc="right", fontsize=8, color=GREY, fontweight="normal")
         return
-    ax.xaxis.set_major_locator(MaxNLocator(3))
+    ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter(FuncFormatter(_short))
     if i == last:
         ax.set_xlabel(_broken(counts.names[j]))
     else:
         ax.tick_params(labelbottom=False)
     if i != j:
-        ax.yaxis.set_major_locator(MaxNLocator(3))
+        ax.yaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
         ax.yaxis.set_major_formatter(FuncFormatter(_short))
         if j > 0:
             ax.tick_params(labelleft=False)
@@ -85,7 +85,9 @@ def _label(ax: Axes, counts: PairCounts, i: int, j: int) -> None:
 
 def _short(value: float, _position: int | None = None) -> str:
     """A tick label of few characters: 15,000 is 15k."""
-    factor, unit = next(((f, u) for f, u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(value) >= 10 * f), (1.0, ""))
+    factor, unit = 1.0, ""
+    if abs(value) >= 1e4:
+        factor, unit = (1e9, "G") if abs(value) >= 1e9 else (1e6, "M") if abs(value) >= 1e6 else (1e3, "k")
     return f"{value / factor:g}{unit}".replace("-", "\N{MINUS SIGN}")
 
 

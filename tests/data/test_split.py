@@ -1,0 +1,128 @@
+"""A seed means one split on every machine; no row is in two parts; statistics see the training part alone."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prerank.data import PAPER_SEEDS, PAPER_SPLIT, DataError, SplitProtocol, Standardiser, Table, split
+from prerank.data.split import permutation
+
+PINNED = {
+    0: [8, 6, 4, 2, 7, 10, 9, 1, 0, 11, 5, 3],
+    866: [10, 5, 8, 1, 7, 0, 3, 11, 4, 6, 2, 9],
+}
+PINNED_SUM = 276331
+
+
+def example(n_cases: int = 50) -> Table:
+    generator = np.random.default_rng(0)
+    return Table.of(generator.normal(3, 5, (n_cases, 2)), generator.normal(-7, 0.1, (n_cases, 3)))
+
+
+@given(st.integers(1, 10**7))
+def test_sizes_add_up_and_calibration_is_capped(n_cases: int) -> None:
+    sizes = PAPER_SPLIT.sizes(n_cases)
+    assert sum(sizes) == n_cases
+    assert min(sizes) >= 0
+    assert sizes.calibration == min(n_cases * 3 // 10, 2048)
+
+
+@given(st.integers(0, 10**6))
+def test_sizes_are_truncated_shares_computed_exactly(k: int) -> None:
+    n_cases = 10 * k + 10
+    if n_cases * 3 // 10 <= 2048:
+        assert PAPER_SPLIT.sizes(n_cases) == (4 * k + 4, k + 1, 3 * k + 3, 2 * k + 2)
+
+
+def test_every_row_is_in_exactly_one_part() -> None:
+    parts = split(example(), seed=42)
+    rows = np.concatenate([part.rows for part in (parts.train, parts.validation, parts.calibration, parts.test)])
+    assert sorted(rows.tolist()) == list(range(50))
+
+
+def test_the_order_of_rows_is_pinned() -> None:
+    assert permutation(12, seed=0).tolist() == PINNED[0]
+    assert permutation(12, seed=866).tolist() == PINNED[866]
+    assert int((permutation(100_000, seed=42) * np.arange(100_000)).sum() % 1_000_003) == PINNED_SUM
+
+
+def test_the_order_of_rows_is_left_alone_by_other_random_numbers_and_leaves_them_alone() -> None:
+    before = torch.random.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    first = permutation(1000, seed=4)
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    assert before[1] == np.random.get_state()[1].tolist()  # noqa: NPY002
+    np.random.default_rng().random(7)
+    assert (first == permutation(1000, seed=4)).all()
+
+
+def test_the_papers_seeds_give_different_splits() -> None:
+    orders = [permutation(1000, seed) for seed in PAPER_SEEDS]
+    assert len({tuple(order) for order in orders}) == 5
+
+
+def test_every_row_is_as_likely_to_be_first_as_any_other() -> None:
+    counts = np.bincount([permutation(8, seed)[0] for seed in range(4000)], minlength=8)
+    chi_square = ((counts - 500) ** 2 / 500).sum()
+    assert chi_square < 24.32  # the 0.999 quantile for 7 degrees of freedom
+
+
+def test_statistics_see_the_training_part_alone() -> None:
+    table = example()
+    parts = split(table, seed=12)
+    spoiled = Table.of(table.x.copy(), table.y.copy())
+    other = np.concatenate([parts.validation.rows, parts.calibration.rows, parts.test.rows])
+    spoiled.x[other], spoiled.y[other] = 1e6, -1e6
+    again = split(spoiled, seed=12)
+    np.testing.assert_array_equal(parts.train.x, again.train.x)
+    np.testing.assert_array_equal(parts.train.y, again.train.y)
+    np.testing.assert_array_equal(parts.x_scaler.mean, again.x_scaler.mean)
+    np.testing.assert_array_equal(parts.y_scaler.scale, again.y_scaler.scale)
+
+
+def test_the_training_part_has_mean_zero_and_sd_one() -> None:
+    table = example()
+    parts = split(table, seed=0)
+    raw = table.y[parts.train.rows]
+    expected = (raw - raw.mean(axis=0)) / (raw.std(axis=0, ddof=1) + 1e-7)
+    np.testing.assert_allclose(parts.train.y, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_inverse_undoes_standardisation_for_arrays_and_tensors(dtype: type) -> None:
+    table = example().astype(dtype)
+    parts = split(table, seed=0)
+    assert parts.test.y.dtype == dtype
+    tolerance = 8 * np.finfo(dtype).eps * np.abs(table.y).max()
+    np.testing.assert_allclose(parts.y_scaler.inverse(parts.test.y), table.y[parts.test.rows], rtol=0, atol=tolerance)
+    tensor = torch.from_numpy(parts.test.y)
+    members = tensor[:, None].expand(-1, 4, -1)
+    back = parts.y_scaler.inverse(members)
+    assert back.dtype == tensor.dtype
+    np.testing.assert_allclose(back[:, 2].numpy(), table.y[parts.test.rows], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(parts.y_scaler.apply(back)[:, 0].numpy(), parts.test.y, rtol=0, atol=1e3 * tolerance)
+
+
+def test_a_constant_feature_becomes_zeros() -> None:
+    scaler = Standardiser.fit(np.full((5, 1), 3.0))
+    assert scaler.apply(np.full((2, 1), 3.0)).tolist() == [[0.0], [0.0]]
+
+
+def test_refusals_say_what_to_do() -> None:
+    with pytest.raises(DataError, match=r"3 cases split into 1 training and 2 test rows"):
+        split(example(3), seed=0)
+    with pytest.raises(DataError, match="leave rows for the test part"):
+        SplitProtocol(train=Fraction(9, 10))
+    rare = np.zeros((40, 1))
+    rare[-1] = 1
+    seed = next(seed for seed in range(100) if 39 not in permutation(40, seed)[:16])
+    with pytest.raises(DataError, match="is 0 in all 16 training rows"):
+        split(Table.of(np.arange(40.0), rare), seed=seed)
+
+
+def test_another_protocol_is_a_value() -> None:
+    protocol = SplitProtocol(Fraction(6, 10), Fraction(2, 10), Fraction(0), calibration_cap=None)
+    assert split(example(), seed=0, protocol=protocol).sizes == (30, 10, 0, 10)
