@@ -149,11 +149,16 @@ def test_the_type_follows_the_input_and_single_precision_is_accurate(score):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @every_score
 @every_estimator
-def test_a_gpu_gives_the_same_scores(score, estimator):
+def test_a_gpu_gives_the_same_scores_and_gradients_ties_included(score, estimator):
     y, members = normal(5, 3), normal(5, 6, 3, seed=1)
-    on_device = score(y.cuda(), Ensemble(members.cuda()), estimator)
+    members[:, 1] = members[:, 0]
+    here, there = members.clone().requires_grad_(), members.cuda().requires_grad_()
+    ours, on_device = score(y, Ensemble(here), estimator), score(y.cuda(), Ensemble(there), estimator)
     assert on_device.is_cuda
-    torch.testing.assert_close(on_device.cpu(), score(y, Ensemble(members), estimator))
+    torch.testing.assert_close(on_device.cpu(), ours)
+    ours.sum().backward()
+    on_device.sum().backward()
+    torch.testing.assert_close(there.grad.cpu(), here.grad)
 
 
 def test_a_distribution_is_scored_by_equally_weighted_draws_of_its_seed():
