@@ -92,6 +92,8 @@ def test_a_rotten_cache_is_removed_and_fetched_again(
     path.write_bytes(CSV + b"1,2,3\n")
     assert load("ansur2", upstream=upstream).n_cases == 60
     path.write_bytes(CSV + b"1,2,3\n")
+    assert fetch("ansur2", upstream=upstream).read_bytes() == CSV
+    path.write_bytes(CSV + b"1,2,3\n")
     with pytest.raises(NotAtHandError, match="prerank datasets fetch ansur2"):
         load("ansur2", download=False)
     assert not path.exists()
