@@ -16,8 +16,6 @@ from prerank.calibration.pit import ProjectedPIT
 from prerank.calibration.projection import chunks
 from prerank.randomness import torch_generator
 
-_BUDGET = 1 << 22  # numbers gathered at a time
-
 
 class Replicates(NamedTuple):
     """Per replicate and projection: the PCE and the largest standardised deviation, (B, ..., K) each."""
@@ -63,7 +61,7 @@ def exchange_replicates(
 def small_bins(points: Tensor, levels: Tensor) -> Tensor:
     """`level_bins` of PITs (rows, K) in the smallest type that holds them: a test gathers them a thousand times."""
     bins = torch.empty(points.shape, dtype=torch.uint8 if len(levels) < 256 else torch.int32, device=points.device)
-    for rows in chunks(len(points), points.shape[-1]):
+    for rows in chunks(len(points), points.shape[-1], points.device):
         bins[rows] = level_bins(points[rows], levels).to(bins.dtype)
     return bins
 
@@ -93,15 +91,16 @@ def replicate(
     if case_weights is not None:
         weights = (case_weights / case_weights.sum()).double().to(bins.device)
     errors, maxima = [], []
-    batch = max(1, _BUDGET // max(1, n_sets * n_cases * n_projections))
+    cells = n_projections * (n_levels + 1)
     column = torch.arange(n_projections, device=bins.device) * (n_levels + 1)
-    for start in range(0, n_replicates, batch):
-        count = min(batch, n_replicates - start)
-        chosen = bins[rows(count)].to(torch.int64)
-        chosen += column
-        sets = torch.arange(count * n_sets, device=bins.device).reshape(count, n_sets, 1, 1)
-        chosen += sets * (n_projections * (n_levels + 1))
-        size = count * n_sets * n_projections * (n_levels + 1)
+    for part in chunks(n_replicates, n_sets * n_cases * n_projections, bins.device):
+        count = part.stop - part.start
+        size = count * n_sets * cells
+        # one row of bins per chosen case, moved so that every (replicate, set, projection) has cells of its own
+        small = torch.int32 if size < 1 << 31 else torch.int64
+        sets = torch.arange(count * n_sets, device=bins.device)[:, None, None] * cells
+        chosen = bins.index_select(0, rows(count).flatten()).to(small).reshape(count * n_sets, n_cases, n_projections)
+        chosen += (sets + column).to(small)
         if weights is None:
             counts = torch.bincount(chosen.flatten(), minlength=size).double() / n_cases
         else:

@@ -189,7 +189,7 @@ def _slices(forecast: Forecast, y: Tensor, how: How | None, n_draws: int) -> lis
     lead = 1
     for size in inputs[0].shape[: inputs[0].ndim - (2 if isinstance(forecast, GaussianMixture) else 3)]:
         lead *= size
-    return chunks(y.shape[-2], lead * n_points * per_point)
+    return chunks(y.shape[-2], lead * n_points * per_point, y.device)
 
 
 def _end_to_end(parts: Iterator[tuple[slice, ProjectedPIT]], n_cases: int) -> ProjectedPIT:

@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
 from prerank.calibration.projection import chunks
 
@@ -45,7 +44,7 @@ def log_kernel_density(points: Tensor, centres: Tensor, weights: Tensor | None =
     bandwidth = bandwidths(centres, weights)
     points, centres, weights = _by_case(points / bandwidth, centres / bandwidth, weights)
     parts = []
-    for cases in chunks(len(points), points.shape[1] * centres.shape[1]):
+    for cases in chunks(len(points), points.shape[1] * centres.shape[1], points.device):
         # the exact mode: a matrix product would round equal points differently and break their ties
         distance = torch.cdist(points[cases], centres[cases], compute_mode="donot_use_mm_for_euclid_dist")
         exponent = -0.5 * distance.square() if distance.requires_grad else distance.square_().mul_(-0.5)
@@ -60,7 +59,7 @@ def joint_cdf(points: Tensor, centres: Tensor, weights: Tensor | None = None) ->
     shape = points.shape[:-1]
     points, centres, weights = _by_case(points, centres, weights)
     result = torch.empty(points.shape[:-1], dtype=points.dtype, device=points.device)
-    for cases in chunks(len(points), points.shape[1] * centres.shape[1]):
+    for cases in chunks(len(points), points.shape[1] * centres.shape[1], points.device):
         p, c = points[cases].movedim(-1, 0).contiguous(), centres[cases].movedim(-1, 0).contiguous()
         below = c[0][:, None, :] <= p[0][:, :, None]
         for d in range(1, len(p)):
@@ -70,15 +69,3 @@ def joint_cdf(points: Tensor, centres: Tensor, weights: Tensor | None = None) ->
         else:
             result[cases] = (below * weights[cases][:, None, :]).sum(-1).to(result.dtype)
     return result.reshape(shape)
-
-
-def smooth_joint_cdf(points: Tensor, draws: Tensor, weights: Tensor, temperature: float) -> Tensor:
-    r"""Differentiable joint CDF, $\sum_r w_r \prod_d \sigma(\tau (y_d - \hat Y_{r,d}) / s_d)$, (..., N, P).
-
-    The product is a sum of log-sigmoids: its backward pass is then one product instead of D. s_d is the detached
-    spread of the draws, so that the temperature means the same in any unit.
-    """
-    spread = draws.detach().std(-2, correction=0, keepdim=True)
-    spread = torch.where(spread > 0, spread, 1.0)
-    difference = (points / spread)[..., :, None, :] - (draws / spread)[..., None, :, :]
-    return (logsigmoid(temperature * difference).sum(-1).exp() * weights[..., None, :]).sum(-1)

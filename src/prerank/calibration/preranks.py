@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.calibration.pooled import joint_cdf, log_kernel_density, smooth_joint_cdf
+from prerank.calibration.jointcdf import smooth_log_joint_cdf
+from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
 
@@ -60,7 +61,9 @@ class Marginal:
         like = _like(law)
         targets = _n_targets(law)
         return LinearProjection(
-            torch.eye(targets, dtype=like.dtype, device=like.device)[None], tuple(f"y{d + 1}" for d in range(targets))
+            torch.eye(targets, dtype=like.dtype, device=like.device)[None],
+            tuple(f"y{d + 1}" for d in range(targets)),
+            identity=True,
         )
 
 
@@ -218,10 +221,11 @@ class Copula:
             return PointwiseProjection(
                 lambda points: joint_cdf(points, centres, weights)[..., None], ("joint CDF",), note
             )
+        bandwidth = bandwidths(centres.detach(), None if weights is None else weights.detach())
         return PointwiseProjection(
-            lambda points: smooth_joint_cdf(points, centres, probabilities, temperature)[..., None],
-            ("joint CDF",),
-            note,
+            lambda points: smooth_log_joint_cdf(points, centres, probabilities, bandwidth)[..., None],
+            ("log joint CDF",),
+            f"smooth {note}",
         )
 
 

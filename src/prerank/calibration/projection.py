@@ -33,8 +33,11 @@ class LinearProjection:
     directions: Tensor
     names: tuple[str, ...]
     note: str = ""
+    identity: bool = False  # the directions are the axes, in order: nothing to compute
 
     def __call__(self, points: Tensor) -> Tensor:
+        if self.identity:
+            return points
         directions = self.directions.to(points)
         # Summed target by target, elementwise: a matrix product may round equal rows differently by their position,
         # and a tie between an observation and a member would be broken by rounding noise.
@@ -56,7 +59,12 @@ class PointwiseProjection:
         return self.function(points)
 
 
-def chunks(n_cases: int, values_per_case: int, budget: int = 1 << 22) -> list[slice]:
-    """Slices of cases such that a temporary of `values_per_case` numbers per case stays near `budget` numbers."""
+def chunks(n_cases: int, values_per_case: int, device: torch.device) -> list[slice]:
+    """Slices of cases such that a temporary of `values_per_case` numbers per case stays near the cache's size.
+
+    A million numbers on a CPU: temporaries that leave the cache cost several times as much. An accelerator has
+    little of a cache and much to start for every call, so it takes more.
+    """
+    budget = 1 << 20 if device.type == "cpu" else 1 << 26
     size = max(1, budget // max(1, values_per_case))
     return [slice(start, min(start + size, n_cases)) for start in range(0, n_cases, size)]

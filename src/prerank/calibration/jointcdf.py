@@ -1,0 +1,76 @@
+r"""A smooth joint CDF: the copula pre-rank that gradients can flow through.
+
+A hard joint CDF has no gradient, and in higher dimensions almost every point lies above no reference draw at all, so
+that it is zero nearly everywhere. The smooth one asks how far a point would have to move up to dominate a draw:
+
+$$\log \hat F(y) = \log \sum_r w_r \exp\Big(-\tfrac12 \sum_d \big[(\hat Y_{r,d} - y_d)_+ / h_d\big]^2\Big)$$
+
+with Scott's bandwidths h (detached). It needs no transcendental function per pair and target, only one per pair, and
+its logarithm keeps points apart where the CDF itself rounds to zero.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+from prerank.calibration.projection import chunks
+
+
+def smooth_log_joint_cdf(points: Tensor, draws: Tensor, weights: Tensor, bandwidth: Tensor) -> Tensor:
+    """log F of points (..., N, P, D) under draws (..., N, R, D) with weights (..., N, R): (..., N, P).
+
+    Differentiable in points, draws and weights; the bandwidth (..., N, 1, D) is a constant.
+    """
+    lead = torch.broadcast_shapes(points.shape[:-2], draws.shape[:-2])
+    scaled = (points / bandwidth).expand(*lead, *points.shape[-2:]).reshape(-1, *points.shape[-2:])
+    centres = (draws / bandwidth).expand(*lead, *draws.shape[-2:]).reshape(-1, *draws.shape[-2:])
+    share = weights.expand(*lead, weights.shape[-1]).reshape(-1, weights.shape[-1])
+    return _LogJointCDF.apply(scaled, centres, share).reshape(*lead, points.shape[-2])
+
+
+def _shortfall(points: Tensor, draws: Tensor) -> Tensor:
+    """Sum over targets of the squared amounts by which draws exceed points: (D, n, P), (D, n, R) -> (n, P, R)."""
+    total = torch.zeros(points.shape[1], points.shape[2], draws.shape[2], dtype=points.dtype, device=points.device)
+    for p, r in zip(points, draws, strict=True):
+        excess = (r[:, None, :] - p[:, :, None]).clamp_min_(0.0)
+        total.addcmul_(excess, excess)
+    return total
+
+
+class _LogJointCDF(torch.autograd.Function):
+    """Cases in chunks that fit the cache, and nothing of size (P, R, D) is ever kept for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, points: Tensor, draws: Tensor, weights: Tensor) -> Tensor:  # type: ignore[override]
+        result = torch.empty(points.shape[:2], dtype=points.dtype, device=points.device)
+        columns = points.movedim(-1, 0).contiguous(), draws.movedim(-1, 0).contiguous()
+        for cases in _cases(points, draws):
+            exponent = _shortfall(columns[0][:, cases], columns[1][:, cases]).mul_(-0.5)
+            exponent += weights[cases].log()[:, None, :]
+            result[cases] = torch.logsumexp(exponent, -1)
+        ctx.save_for_backward(points, draws, weights, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        points, draws, weights, result = ctx.saved_tensors
+        columns = points.movedim(-1, 0).contiguous(), draws.movedim(-1, 0).contiguous()
+        for_points, for_draws = torch.empty_like(columns[0]), torch.empty_like(columns[1])
+        for_weights = torch.empty_like(weights)
+        for cases in _cases(points, draws):
+            p, r = columns[0][:, cases], columns[1][:, cases]
+            # dlogF/dw = exp(-shortfall / 2) / F; multiplied by w it is each draw's share of F
+            pull = _shortfall(p, r).mul_(-0.5).sub_(result[cases][:, :, None]).exp_().mul_(gradient[cases][:, :, None])
+            for_weights[cases] = pull.sum(1)
+            pull *= weights[cases][:, None, :]
+            for d in range(len(p)):
+                moved = (r[d][:, None, :] - p[d][:, :, None]).clamp_min_(0.0).mul_(pull)
+                for_points[d, cases] = moved.sum(-1)
+                for_draws[d, cases] = -moved.sum(-2)
+        return for_points.movedim(0, -1), for_draws.movedim(0, -1), for_weights
+
+
+def _cases(points: Tensor, draws: Tensor) -> list[slice]:
+    return chunks(len(points), points.shape[1] * draws.shape[1], points.device)
