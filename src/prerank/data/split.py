@@ -14,7 +14,7 @@ from prerank.data.table import Table
 PAPER_SEEDS = (0, 42, 866, 12, 4)
 """The paper's five seeds; one seed drives split and initialisation."""
 
-_CHUNK = 1 << 16  # rows hashed at a time: the hash is many passes over memory
+_CHUNK = 1 << 14  # rows hashed at a time: little memory, and too few to wait for torch's threads on a busy machine
 
 
 class Sizes(NamedTuple):
