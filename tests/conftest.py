@@ -1,0 +1,46 @@
+"""What several folders of tests share: golden values of other software, and the benchmark scripts as modules."""
+
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+_ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def golden() -> Callable[[str], Any]:
+    """Arrays (name.npz) or records (name.json) of tests/golden."""
+
+    def load(name: str) -> Any:
+        path = _ROOT / "tests" / "golden" / name
+        if path.suffix == ".json":
+            return json.loads(path.read_text())
+        with np.load(path) as arrays:
+            return {key: arrays[key] for key in arrays.files}
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def benchmark_script() -> Callable[[str], ModuleType]:
+    """A script of benchmarks/ as a module: its reduced version is a test."""
+
+    def load(name: str) -> ModuleType:
+        known = f"benchmark_{name}"
+        if known not in sys.modules:
+            spec = importlib.util.spec_from_file_location(known, _ROOT / "benchmarks" / f"{name}.py")
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[known] = module  # dataclasses look their module up
+            spec.loader.exec_module(module)
+        return sys.modules[known]
+
+    return load
