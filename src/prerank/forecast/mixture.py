@@ -33,9 +33,11 @@ class GaussianMixture(Distribution):
                 f"logits {tuple(logits.shape)} go with loc (..., C, D) and scale_tril (..., C, D, D), "
                 f"got loc {tuple(loc.shape)} and scale_tril {tuple(scale_tril.shape)}"
             )
-        self.logits = logits
-        self.loc = loc
-        self.scale_tril = scale_tril
+        # one type for all three, the widest: a mixture in two types would fail much later, in a product
+        dtype = torch.promote_types(torch.promote_types(logits.dtype, loc.dtype), scale_tril.dtype)
+        self.logits = logits.to(dtype)
+        self.loc = loc.to(dtype)
+        self.scale_tril = scale_tril.to(dtype)
         super().__init__(logits.shape[:-1], loc.shape[-1:], validate_args=validate_args)
 
     @property
