@@ -108,3 +108,16 @@ def seeded(seed: int, *names: object) -> Iterator[None]:
 def numpy_generator(seed: int, *names: object) -> np.random.Generator:
     """A NumPy generator of its own for a seed and names, for simulations on the host."""
     return np.random.default_rng(key(seed, *names) & ((1 << 64) - 1))
+
+
+def normals_of_step(keys: Tensor, step: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Standard normal numbers of shape `keys.shape + shape` for a step of a loop; keys (S,), step an int64 scalar.
+
+    On a CPU torch's own generator is several times faster than the hash, and reading the step costs nothing there. On a
+    GPU the hash is used, because a captured graph can advance `step` but cannot seed a generator.
+    """
+    mixed = mix(keys + step)
+    if mixed.device.type != "cpu":
+        return normal(mixed, shape, dtype)
+    generators = [torch.Generator().manual_seed(value & ((1 << 63) - 1)) for value in mixed.tolist()]
+    return torch.stack([torch.randn(*shape, generator=generator, dtype=dtype) for generator in generators])

@@ -43,7 +43,7 @@ class _LogJointCDF(torch.autograd.Function):
     """Cases in chunks that fit the cache, and nothing of size (P, R, D) is ever kept for the backward pass."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, points: Tensor, draws: Tensor, weights: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: FunctionCtx, points: Tensor, draws: Tensor, weights: Tensor) -> Tensor:
         result = torch.empty(points.shape[:2], dtype=points.dtype, device=points.device)
         columns = points.movedim(-1, 0).contiguous(), draws.movedim(-1, 0).contiguous()
         for cases in _cases(points, draws):
@@ -54,7 +54,7 @@ class _LogJointCDF(torch.autograd.Function):
         return result
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         points, draws, weights, result = ctx.saved_tensors
         columns = points.movedim(-1, 0).contiguous(), draws.movedim(-1, 0).contiguous()
         for_points, for_draws = torch.empty_like(columns[0]), torch.empty_like(columns[1])

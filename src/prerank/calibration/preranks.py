@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.calibration import jacobi
 from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
@@ -323,7 +324,10 @@ def principal_directions(covariance: Tensor) -> Tensor:
     An eigenvector's sign is arbitrary and flips the PIT, so its largest entry is made positive: the first of those that
     are as large up to rounding, or rounding would choose the sign of (1, -1) afresh for every case.
     """
-    vectors = torch.linalg.eigh(covariance).eigenvectors.flip(-1)
+    if jacobi.available(covariance) and not covariance.requires_grad:
+        vectors = jacobi.eigenvectors(covariance).flip(-1)
+    else:
+        vectors = torch.linalg.eigh(covariance).eigenvectors.flip(-1)
     size = vectors.abs()
     largest = (size >= (1 - 1e-5) * size.amax(-2, keepdim=True)).to(torch.uint8).argmax(-2, keepdim=True)
     return vectors * torch.where(vectors.gather(-2, largest) < 0, -1.0, 1.0)

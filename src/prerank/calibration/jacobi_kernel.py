@@ -1,0 +1,50 @@
+"""The Triton kernel behind `prerank.calibration.jacobi`; imported only where there is a GPU."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def _jacobi(matrix, vectors, values, N: tl.constexpr, EVEN: tl.constexpr, SIZE: tl.constexpr, ROUNDS: tl.constexpr):
+    start = tl.program_id(0).to(tl.int64) * N * N
+    i = tl.arange(0, SIZE)[:, None]
+    j = tl.arange(0, SIZE)[None, :]
+    inside = (i < N) & (j < N)
+    a = tl.load(matrix + start + i * N + j, mask=inside, other=0.0)
+    v = tl.where(i == j, 1.0, 0.0)
+    M: tl.constexpr = EVEN - 1
+    for round_number in range(ROUNDS):
+        r = round_number % M
+        # round robin: place EVEN - 1 stays, the others meet (2r - k) mod (EVEN - 1), or the one that stays
+        q = (2 * r - j + 2 * M) % M
+        partner = tl.where(j >= EVEN, j, tl.where(j == M, r, tl.where(q == j, M, q)))
+        own_row = tl.sum(tl.where(i == j, a, 0.0), 1)[:, None]
+        own = tl.sum(tl.where(i == j, a, 0.0), 0)[None, :]
+        other = tl.sum(tl.where(i == partner, own_row, 0.0), 0)[None, :]
+        off = tl.sum(tl.where(i == partner, a, 0.0), 0)[None, :]
+        first = j < partner
+        rotate = (partner != j) & (off != 0.0)
+        difference = tl.where(first, other - own, own - other)
+        tau = difference / tl.where(rotate, 2.0 * off, 1.0)
+        t = tl.where(tau >= 0.0, 1.0, -1.0) / (tl.abs(tau) + tl.sqrt_rn(1.0 + tau * tau))
+        t = tl.where(rotate, t, 0.0)
+        c = tl.div_rn(1.0 + 0.0 * t, tl.sqrt_rn(1.0 + t * t))
+        s = tl.where(first, -t * c, t * c)
+        rotation = tl.where(i == j, c, tl.where((i == partner) & (partner != j), s, 0.0))
+        a = tl.dot(a, rotation, input_precision="ieee")
+        a = tl.dot(tl.trans(rotation), a, input_precision="ieee")
+        v = tl.dot(v, rotation, input_precision="ieee")
+    tl.store(vectors + start + i * N + j, v, mask=inside)
+    k = tl.arange(0, SIZE)
+    diagonal = tl.sum(tl.where(i == j, a, 0.0), 0)
+    tl.store(values + tl.program_id(0).to(tl.int64) * N + k, diagonal, mask=k < N)
+
+
+def launch(matrices: Tensor, vectors: Tensor, values: Tensor, sweeps: int = 7) -> None:
+    """Eigenvectors (n, D, D) and eigenvalues (n, D), unsorted, of symmetric matrices (n, D, D)."""
+    count, size = matrices.shape[0], matrices.shape[-1]
+    even = size + size % 2
+    padded = 16 if size <= 16 else 32
+    rounds = sweeps * (even - 1) if size > 2 else 1
+    _jacobi[(count,)](matrices, vectors, values, size, max(even, 2), padded, rounds, num_warps=1)

@@ -1,0 +1,5 @@
+"""Models: features in, a forecast out."""
+
+from prerank.models.network import MixtureNetwork
+
+__all__ = ["MixtureNetwork"]

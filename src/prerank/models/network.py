@@ -1,0 +1,80 @@
+"""The mixture network: features -> `GaussianMixture`, for one model or a whole fleet of them."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, softplus
+
+from prerank.forecast import GaussianMixture
+from prerank.randomness import key, uniform
+
+
+class MixtureNetwork(nn.Module):
+    r"""A perceptron whose output parametrises a Gaussian mixture; parameters carry a leading models axis.
+
+    Two hidden layers of 100 with ReLU and 5 components, as in the paper. The diagonal of a Cholesky factor is
+    softplus plus `floor`, so that every output is a valid mixture and nothing needs repair. x (E, N, L) or (N, L) ->
+    batch shape (E, N). Initialised as torch does (uniform within one over the root of the fan-in), from the seeds alone:
+    models of one seed start alike, whatever their fleet.
+
+    >>> network = MixtureNetwork(n_features=3, n_targets=2, seeds=[0, 1])
+    >>> network(torch.zeros(7, 3)).batch_shape
+    torch.Size([2, 7])
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_targets: int,
+        n_components: int = 5,
+        hidden: Sequence[int] = (100, 100),
+        seeds: Sequence[int] = (0,),
+        floor: float = 1e-3,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        for what, number in (("feature", n_features), ("target", n_targets), ("component", n_components)):
+            if number < 1:
+                raise ValueError(f"a mixture network needs at least one {what}, got {number}")
+        self.n_features, self.n_targets, self.n_components = n_features, n_targets, n_components
+        self.hidden, self.floor = tuple(hidden), floor
+        widths = [n_features, *hidden, n_components * (1 + n_targets + n_targets * (n_targets + 1) // 2)]
+        dtype = torch.get_default_dtype() if dtype is None else dtype
+        self.weight, self.bias = nn.ParameterList(), nn.ParameterList()
+        for layer, (inputs, outputs) in enumerate(pairwise(widths)):
+            bound = 1.0 / math.sqrt(inputs)
+            keys = torch.tensor([key(seed, "initialisation", layer) for seed in seeds])
+            drawn = (2 * uniform(keys, (inputs + 1, outputs)) - 1) * bound
+            drawn = drawn.to(device=device, dtype=dtype)
+            self.weight.append(nn.Parameter(drawn[:, :-1].clone()))
+            self.bias.append(nn.Parameter(drawn[:, -1:].clone()))
+
+    def forward(self, x: Tensor) -> GaussianMixture:
+        return mixture_from(
+            perceptron(x, list(self.weight), list(self.bias)), self.n_targets, self.n_components, self.floor
+        )
+
+
+def perceptron(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+    """Layers with ReLU between them: x (E, N, L) or (N, L), weights (E, in, out), biases (E, 1, out)."""
+    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        x = torch.relu(x) if layer else x
+        x = x @ weight + bias
+    return x
+
+
+def mixture_from(output: Tensor, n_targets: int, n_components: int, floor: float) -> GaussianMixture:
+    """Split the last layer's output into logits, means and Cholesky factors."""
+    triangle = n_targets * (n_targets + 1) // 2
+    logits, loc, raw = output.split([n_components, n_components * n_targets, n_components * triangle], -1)
+    lead = output.shape[:-1]
+    # Row by row with one split: its backward pass is one concatenation, where indexing would scatter atomically.
+    rows = raw.reshape(*lead, n_components, triangle).split(list(range(1, n_targets + 1)), -1)
+    factor = torch.stack([pad(row, (0, n_targets - row.shape[-1])) for row in rows], -2)
+    diagonal = softplus(factor.diagonal(dim1=-2, dim2=-1)) + floor
+    scale_tril = factor.tril(-1) + torch.diag_embed(diagonal)
+    return GaussianMixture(logits, loc.reshape(*lead, n_components, n_targets), scale_tril, validate_args=False)

@@ -1,0 +1,64 @@
+"""A function of one tensor, called as it is or replayed as a CUDA graph."""
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Plain:
+    """The function itself."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function = function
+
+    def __call__(self, *inputs: Tensor) -> None:
+        self.function(*inputs)
+
+
+class Captured:
+    """The function as a CUDA graph: captured at the first call, replayed afterwards with new inputs copied in.
+
+    Hundreds of small kernels then start without the host, which could not keep up with them. The first call runs the
+    function three times to warm libraries up, so its effects on `state` are undone before the capture.
+    """
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function = function
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.inputs: tuple[Tensor, ...] = ()
+
+    def __call__(self, *inputs: Tensor) -> None:
+        if self.graph is None:
+            self._capture(inputs)
+        assert self.graph is not None
+        for static, given in zip(self.inputs, inputs, strict=True):
+            static.copy_(given)
+        self.graph.replay()
+
+    def _capture(self, inputs: tuple[Tensor, ...]) -> None:
+        self.inputs = tuple(given.clone() for given in inputs)
+        owner: Any = getattr(self.function, "__self__", None)
+        state = owner.state() if owner is not None else []
+        before = [tensor.clone() for tensor in state]
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.function(*self.inputs)
+        torch.cuda.current_stream().wait_stream(side)
+        # A graph of an earlier fit that is collected during the capture would invalidate it.
+        gc.collect()
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.function(*self.inputs)
+        finally:
+            if collecting:
+                gc.enable()
+        for tensor, value in zip(state, before, strict=True):
+            tensor.copy_(value)

@@ -1,0 +1,341 @@
+"""`fit`: one loop that trains a whole fleet."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from prerank.forecast import GaussianMixture
+from prerank.randomness import bits, key, mix, normals_of_step
+from prerank.training.capture import Captured, Plain
+from prerank.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from prerank.training.fleet import Architecture, Fleet, Penalty, Run, adam, forecast_of, new_fleet, note_scores
+from prerank.training.objective import NegativeLogLikelihood, Score
+from prerank.training.progress import Progress, Silent
+
+_VALIDATION_ROWS = 4096
+
+
+class TrainingSet(NamedTuple):
+    """Standardised features and targets to train on and to stop by; `weights` (n,) of the training rows or None."""
+
+    x: Tensor
+    y: Tensor
+    x_validation: Tensor
+    y_validation: Tensor
+    weights: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How a fleet is trained; the defaults are the paper's.
+
+    `patience` epochs without an improvement of `min_improvement` in the validation score end a model. `score` is what is
+    minimised (the penalty is added), `monitor` what stops. A checkpoint is written every `checkpoint_seconds`.
+    """
+
+    n_components: int = 5
+    hidden: tuple[int, ...] = (100, 100)
+    floor: float = 1e-3
+    learning_rate: float = 1e-4
+    batch_size: int = 256
+    max_epochs: int = 5000
+    patience: int = 15
+    min_improvement: float = 1e-4
+    score: Score = field(default_factory=NegativeLogLikelihood)
+    monitor: Score = field(default_factory=NegativeLogLikelihood)
+    checkpoint: Path | None = None
+    checkpoint_seconds: float = 60.0
+    max_steps: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class FittedFleet:
+    """Trained models: weights (E, ...) of their best epochs, and what became of each run."""
+
+    runs: tuple[Run, ...]
+    architecture: Architecture
+    weights: tuple[Tensor, ...]
+    best_score: Tensor
+    best_epoch: Tensor
+    diverged: Tensor
+    epochs: int
+    steps: int
+
+    def forecast(self, x: Tensor, models: Sequence[int] | None = None) -> GaussianMixture:
+        """Forecasts (E, N) for x (N, L) or (E, N, L), of all models or some."""
+        weights = self.weights if models is None else [tensor[list(models)] for tensor in self.weights]
+        with torch.no_grad():
+            return forecast_of(weights, x.to(self.weights[0]), self.architecture)
+
+
+def fit(
+    runs: Sequence[Run],
+    data: TrainingSet | Mapping[int, TrainingSet],
+    options: FitOptions | None = None,
+    progress: Progress | None = None,
+) -> FittedFleet:
+    """Train every run at once and return the best weights of each.
+
+    Runs may differ in seed, penalty and strength. `data` is one set for all, or one per seed (of equal sizes). The
+    result of a run depends on the run and its data alone: a fleet of E equals E fleets of one. With a `checkpoint` path
+    in the options, an interrupted fit picks up where it was and ends where the uninterrupted one would. Device and dtype
+    follow the data. A model whose loss is not finite is stopped and marked `diverged`; the others do not notice.
+    """
+    options = FitOptions() if options is None else options
+    batches = Batches.of(runs, data, options)
+    architecture = Architecture(
+        batches.x.shape[-1], batches.y.shape[-1], options.n_components, options.hidden, options.floor
+    )
+    return _Loop(list(runs), batches, architecture, options, progress or Silent()).run()
+
+
+class Batches:
+    """The data of all seeds on one device, and their shuffled minibatches by number."""
+
+    def __init__(self, sets: Sequence[TrainingSet], seeds: Sequence[int], batch_size: int) -> None:
+        self.seeds = list(seeds)
+        self.x = torch.stack([item.x for item in sets])
+        self.y = torch.stack([item.y for item in sets])
+        self.x_validation = torch.stack([item.x_validation for item in sets])
+        self.y_validation = torch.stack([item.y_validation for item in sets])
+        ones = torch.ones_like(self.y[0, :, 0])
+        self.weights = torch.stack([ones if item.weights is None else item.weights.to(ones) for item in sets])
+        self.weighted = any(item.weights is not None for item in sets)
+        self.n_rows = self.x.shape[1]
+        self.size = min(batch_size, self.n_rows)
+        self.per_epoch = -(-self.n_rows // self.size)
+        self.keys = torch.tensor([key(seed, "batches") for seed in seeds], device=self.x.device)
+
+    @staticmethod
+    def of(runs: Sequence[Run], data: TrainingSet | Mapping[int, TrainingSet], options: FitOptions) -> "Batches":
+        if not runs:
+            raise ValueError("no run to train: give at least one Run(seed=..., penalty=..., strength=...)")
+        seeds = sorted({run.seed for run in runs})
+        sets = [data if isinstance(data, TrainingSet) else data[seed] for seed in seeds]
+        for item in sets:
+            _refuse_bad_set(item)
+        shapes = {tuple(tuple(part.shape) for part in item[:4]) for item in sets}
+        if len(shapes) > 1:
+            raise ValueError(f"the data of different seeds have different shapes: {sorted(shapes)}")
+        return Batches(sets, seeds, options.batch_size)
+
+    def order(self, epoch: int) -> Tensor:
+        """Row numbers (seeds, batches x size) of an epoch, shuffled by (seed, epoch); missing rows of the last are -1."""
+        shuffled = bits(mix(self.keys + epoch), (self.n_rows,)).argsort(-1)
+        missing = self.per_epoch * self.size - self.n_rows
+        return torch.nn.functional.pad(shuffled, (0, missing), value=-1)
+
+    def take(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Features, targets and row weights (seeds, size, ...) of row numbers (seeds, size); weight 0 where missing."""
+        seed = torch.arange(len(self.seeds), device=rows.device)[:, None]
+        real = rows >= 0
+        rows = rows.clamp_min(0)
+        return self.x[seed, rows], self.y[seed, rows], self.weights[seed, rows] * real
+
+
+def _refuse_bad_set(item: TrainingSet) -> None:
+    rows, validation = len(item.x), len(item.x_validation)
+    if rows < 2 or validation < 1:
+        raise ValueError(f"{rows} training and {validation} validation rows: at least 2 and 1 are needed")
+    if len(item.y) != rows or len(item.y_validation) != validation:
+        raise ValueError(
+            f"features and targets differ in rows: {rows} and {len(item.y)} to train on, "
+            f"{validation} and {len(item.y_validation)} to validate"
+        )
+    for what, tensor in zip(("x", "y", "x_validation", "y_validation"), item[:4], strict=True):
+        bad = int((~tensor.isfinite()).any(-1).sum())
+        if bad:
+            raise ValueError(
+                f"{what} has NaN or infinite values in {bad} of {len(tensor)} rows; drop or fill them first"
+            )
+
+
+class _Loop:
+    """The loop itself: what stays the same during a fit, and the fleet that changes."""
+
+    def __init__(
+        self, runs: list[Run], batches: Batches, architecture: Architecture, options: FitOptions, progress: Progress
+    ) -> None:
+        self.runs, self.batches, self.architecture, self.options = runs, batches, architecture, options
+        self.progress = progress
+        self.device, self.dtype = batches.x.device, batches.x.dtype
+        # models with the same penalty stand together, so that each penalty is evaluated once on a slice of the fleet
+        penalties = list(dict.fromkeys(run.effective_penalty for run in runs))
+        order = sorted(range(len(runs)), key=lambda i: penalties.index(runs[i].effective_penalty))
+        fleet = new_fleet(runs, architecture, self.dtype, self.device)
+        self.fleet = fleet.select(torch.tensor(order, device=self.device))
+        self.done: list[Fleet] = []
+        self.epoch, self.step_in_epoch, self.steps = 0, 0, 0
+        self.noise_keys = {
+            stream: torch.tensor([key(seed, stream) for seed in batches.seeds], device=self.device)
+            for stream in ("score", "ranked", "learnt", "validation")
+        }
+        if options.checkpoint is not None and options.checkpoint.exists():
+            self._resume(load_checkpoint(options.checkpoint, self._fingerprint(), self.device))
+        self._regroup()
+
+    def _fingerprint(self) -> str:
+        """What a checkpoint must agree with: the runs, the data's sizes and all options that change the result."""
+        kept = {
+            name: value
+            for name, value in vars(self.options).items()
+            if name not in ("checkpoint", "checkpoint_seconds", "max_steps")
+        }
+        shapes = (self.batches.x.shape, self.batches.x_validation.shape, self.batches.size, self.batches.seeds)
+        return str(key(0, self.runs, self.architecture, shapes, kept, self.dtype))
+
+    def _resume(self, saved: Checkpoint) -> None:
+        self.fleet, self.done = saved.fleet, saved.done
+        self.epoch, self.step_in_epoch, self.steps = saved.epoch, saved.step_in_epoch, saved.steps
+
+    def _regroup(self) -> None:
+        """Tables that follow the models in the fleet: their data, their strengths, the slices of equal penalty."""
+        current = [self.runs[i] for i in self.fleet.index.tolist()]
+        seeds = self.batches.seeds
+        self.seed_of = torch.tensor([seeds.index(run.seed) for run in current], device=self.device)
+        self.strength = torch.tensor([run.strength for run in current], dtype=self.dtype, device=self.device)
+        self.groups: list[tuple[slice, Penalty]] = []
+        for penalty, members in groupby(range(len(current)), key=lambda i: current[i].effective_penalty):
+            places = list(members)
+            if penalty is not None:
+                self.groups.append((slice(places[0], places[-1] + 1), penalty))
+        self.clock = torch.tensor(self.steps, device=self.device)
+        self.epoch_clock = torch.tensor(self.epoch, device=self.device)
+        capturable = self.device.type == "cuda" and isinstance(self.options.score, NegativeLogLikelihood)
+        wrap = Captured if capturable else Plain
+        self.step = wrap(self._step)
+        self.validate = (
+            wrap(self._validate) if isinstance(self.options.monitor, NegativeLogLikelihood) else self._validate
+        )
+
+    def run(self) -> FittedFleet:
+        options, batches = self.options, self.batches
+        saved_at = time.monotonic()
+        # On a GPU the host looks up only now and then, so that it never holds the queue; finished models are masked.
+        epochs_between_looks = 1 if self.device.type == "cpu" else max(1, 64 // batches.per_epoch)
+        self.progress.start(len(self.runs), options.max_epochs)
+        while self.fleet.size and self.epoch < options.max_epochs:
+            order = batches.order(self.epoch)
+            for number in range(self.step_in_epoch, batches.per_epoch):
+                self.step(order[:, number * batches.size : (number + 1) * batches.size])
+                self.steps, self.step_in_epoch = self.steps + 1, number + 1
+                if options.checkpoint is not None and time.monotonic() - saved_at > options.checkpoint_seconds:
+                    self._save()
+                    saved_at = time.monotonic()
+                if options.max_steps is not None and self.steps >= options.max_steps:
+                    return self._finish()
+            self.validate()
+            self.epoch, self.step_in_epoch = self.epoch + 1, 0
+            if self.epoch % epochs_between_looks == 0:
+                self._let_finished_go()
+                self.progress.advance(self.epoch, int(self.fleet.active.sum()), self.fleet.best_score)
+        return self._finish()
+
+    def state(self) -> list[Tensor]:
+        """Every tensor that a step or a validation changes."""
+        return [*self.fleet.named_tensors().values(), self.clock, self.epoch_clock]
+
+    def _step(self, rows: Tensor) -> None:
+        x, y, weights = (part[self.seed_of] for part in self.batches.take(rows))
+        leaves = [tensor.detach().requires_grad_() for tensor in self.fleet.weights]
+        loss = self._loss(forecast_of(leaves, x, self.architecture), y, weights)
+        gradients = torch.autograd.grad(loss.sum(), leaves)
+        finite = loss.detach().isfinite()
+        for gradient in gradients:
+            finite = finite & gradient.flatten(1).sum(-1).isfinite()
+        fleet = self.fleet
+        fleet.diverged.logical_or_(fleet.active & ~finite)
+        fleet.active.logical_and_(finite)
+        adam(fleet, gradients, fleet.active, self.options.learning_rate)
+        self.clock.add_(1)
+
+    def _loss(self, forecast: GaussianMixture, y: Tensor, weights: Tensor) -> Tensor:
+        """Mean score of each model's batch plus strength times its penalty, (E,)."""
+        noise = self._noise("score", self.options.score.n_draws, y)
+        scores = self.options.score(forecast, y, noise if noise is None else noise[self.seed_of])
+        loss = (scores * weights).sum(-1) / weights.sum(-1)
+        drawn: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+
+        def noise_of(stream: str, shape: tuple[int, ...], models: slice) -> Tensor:
+            if (stream, shape) not in drawn:  # penalties of one shape share their numbers
+                drawn[stream, shape] = normals_of_step(self.noise_keys[stream], self.clock, shape, self.dtype)
+            return drawn[stream, shape][self.seed_of[models]]
+
+        penalised = torch.zeros_like(loss)
+        for models, penalty in self.groups:
+            shapes = penalty.noise_shapes(forecast, y.shape[-2])
+            ranked, learnt = (
+                None if shape is None else noise_of(stream, shape, models)
+                for stream, shape in zip(("ranked", "learnt"), shapes, strict=True)
+            )
+            value = penalty(_models(forecast, models), y[models], case_weights=weights[models], noise=(ranked, learnt))
+            penalised = torch.cat([penalised[: models.start], value, penalised[models.stop :]])
+        return loss + self.strength * penalised
+
+    def _noise(self, stream: str, n_draws: int, y: Tensor) -> Tensor | None:
+        shape = (y.shape[-2], n_draws, y.shape[-1])
+        return normals_of_step(self.noise_keys[stream], self.clock, shape, self.dtype) if n_draws else None
+
+    def _validate(self) -> None:
+        batches, fleet = self.batches, self.fleet
+        total = torch.zeros_like(fleet.best_score)
+        n_rows = batches.x_validation.shape[1]
+        with torch.no_grad():
+            for start in range(0, n_rows, _VALIDATION_ROWS):
+                rows = slice(start, min(start + _VALIDATION_ROWS, n_rows))
+                forecast = forecast_of(fleet.weights, batches.x_validation[:, rows][self.seed_of], self.architecture)
+                y = batches.y_validation[:, rows][self.seed_of]
+                noise = self._noise("validation", self.options.monitor.n_draws, y)
+                total += self.options.monitor(forecast, y, noise if noise is None else noise[self.seed_of]).sum(-1)
+        note_scores(fleet, total / n_rows, self.epoch_clock, self.options.min_improvement, self.options.patience)
+        self.epoch_clock.add_(1)
+
+    def _let_finished_go(self) -> None:
+        active = self.fleet.active
+        still = int(active.sum())
+        # a captured graph has fixed shapes, and capturing anew costs about a second: worth it when many have left
+        if still == self.fleet.size or (self.device.type == "cuda" and still > 0.75 * self.fleet.size):
+            return
+        self.done.append(self.fleet.select((~active).nonzero()[:, 0]))
+        self.fleet = self.fleet.select(active.nonzero()[:, 0])
+        self._regroup()
+
+    def _save(self) -> None:
+        if self.options.checkpoint is not None:
+            saved = Checkpoint(self.fleet, self.done, self.epoch, self.step_in_epoch, self.steps)
+            save_checkpoint(self.options.checkpoint, saved, self._fingerprint())
+
+    def _finish(self) -> FittedFleet:
+        self._save()
+        self.progress.stop()
+        parts = [*self.done, *([self.fleet] if self.fleet.size else [])]
+        place = torch.cat([part.index for part in parts]).argsort()
+
+        def joined(pick: Callable[[Fleet], Tensor]) -> Tensor:
+            return torch.cat([pick(part) for part in parts])[place]
+
+        return FittedFleet(
+            runs=tuple(self.runs),
+            architecture=self.architecture,
+            weights=tuple(
+                joined(lambda part, i=i: part.best_weights[i])  # type: ignore[misc]
+                for i in range(len(parts[0].weights))
+            ),
+            best_score=joined(lambda part: part.best_score),
+            best_epoch=joined(lambda part: part.best_epoch),
+            diverged=joined(lambda part: part.diverged),
+            epochs=self.epoch,
+            steps=self.steps,
+        )
+
+
+def _models(forecast: GaussianMixture, models: slice) -> GaussianMixture:
+    return GaussianMixture(
+        forecast.logits[models], forecast.loc[models], forecast.scale_tril[models], validate_args=False
+    )

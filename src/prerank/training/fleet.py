@@ -1,0 +1,207 @@
+"""The state of a fleet: networks, their optimiser, and who has stopped. All of it tensors with a leading models axis.
+
+One model is a fleet of one. Nothing here depends on who else is in the fleet: every operation is elementwise in, or
+batched over, the models axis.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from prerank.forecast import Forecast, GaussianMixture
+from prerank.models.network import MixtureNetwork, mixture_from, perceptron
+from prerank.training.penalty import Noise
+
+
+class Penalty(Protocol):
+    """What `fit` asks of a penalty: `PreRankPenalty`, `PublishedPenalty` or your own hashable value."""
+
+    @property
+    def name(self) -> str: ...
+
+    def noise_shapes(
+        self, forecast: GaussianMixture, n_cases: int
+    ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]: ...
+
+    def __call__(
+        self,
+        forecast: Forecast,
+        y: Tensor,
+        seed: int = 0,
+        step: int = 0,
+        case_weights: Tensor | None = None,
+        noise: Noise = (None, None),
+    ) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model of a fleet: its seed (split, initialisation, batches, draws), its penalty and the penalty's strength."""
+
+    seed: int = 0
+    penalty: Penalty | None = None
+    strength: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.strength >= 0:
+            raise ValueError(f"strength={self.strength}: a penalty's strength is zero or more")
+        if self.penalty is not None and not callable(self.penalty):
+            raise TypeError(f"{self.penalty!r} is not a penalty; pass PreRankPenalty(Location()), say")
+        if self.penalty is None and self.strength > 0:
+            raise ValueError(f"strength={self.strength} without a penalty; pass PreRankPenalty(...) or leave it out")
+
+    @property
+    def effective_penalty(self) -> Penalty | None:
+        """The penalty if it has any effect."""
+        return self.penalty if self.strength > 0 else None
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What the networks of a fleet have in common."""
+
+    n_features: int
+    n_targets: int
+    n_components: int = 5
+    hidden: tuple[int, ...] = (100, 100)
+    floor: float = 1e-3
+
+
+@dataclass(eq=False)
+class Fleet:
+    """Everything that changes during a fit, for E models. `index` (E,) is each model's place among all runs."""
+
+    index: Tensor
+    weights: list[Tensor]
+    first_moments: list[Tensor]
+    second_moments: list[Tensor]
+    updates: Tensor
+    best_weights: list[Tensor]
+    best_score: Tensor
+    best_epoch: Tensor
+    epochs_without_gain: Tensor
+    active: Tensor
+    diverged: Tensor
+    last_score: Tensor
+
+    @property
+    def size(self) -> int:
+        return len(self.index)
+
+    def select(self, keep: Tensor) -> "Fleet":
+        """The models at positions `keep`; their numbers are copied bit by bit."""
+        return self._map(lambda tensor: tensor[keep].clone())
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Fleet":
+        changed = {
+            field.name: [change(t) for t in value] if isinstance(value, list) else change(value)
+            for field in fields(self)
+            for value in [getattr(self, field.name)]
+        }
+        return replace(self, **changed)  # type: ignore[arg-type]
+
+    def named_tensors(self) -> dict[str, Tensor]:
+        """All tensors under names, for a checkpoint."""
+        named = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, list):
+                named.update({f"{field.name}.{i}": tensor for i, tensor in enumerate(value)})
+            else:
+                named[field.name] = value
+        return named
+
+    @staticmethod
+    def from_named(named: dict[str, Tensor]) -> "Fleet":
+        """The fleet that `named_tensors` describes."""
+        values: dict[str, Tensor | list[Tensor]] = {}
+        for field in fields(Fleet):
+            if field.name in named:
+                values[field.name] = named[field.name]
+            else:
+                count = sum(name.startswith(f"{field.name}.") for name in named)
+                values[field.name] = [named[f"{field.name}.{i}"] for i in range(count)]
+        return Fleet(**values)  # type: ignore[arg-type]
+
+
+def new_fleet(runs: Sequence[Run], architecture: Architecture, dtype: torch.dtype, device: torch.device) -> Fleet:
+    """A fleet before its first step."""
+    network = MixtureNetwork(
+        architecture.n_features,
+        architecture.n_targets,
+        architecture.n_components,
+        architecture.hidden,
+        [run.seed for run in runs],
+        architecture.floor,
+        dtype,
+        device,
+    )
+    weights = [tensor.detach() for pair in zip(network.weight, network.bias, strict=True) for tensor in pair]
+    size = len(runs)
+
+    def flags() -> Tensor:
+        return torch.zeros(size, dtype=torch.bool, device=device)
+
+    return Fleet(
+        index=torch.arange(size, device=device),
+        weights=[tensor.clone() for tensor in weights],
+        first_moments=[torch.zeros_like(tensor) for tensor in weights],
+        second_moments=[torch.zeros_like(tensor) for tensor in weights],
+        updates=torch.zeros(size, dtype=dtype, device=device),
+        best_weights=[tensor.clone() for tensor in weights],
+        best_score=torch.full((size,), torch.inf, dtype=dtype, device=device),
+        best_epoch=torch.zeros(size, dtype=torch.int64, device=device),
+        epochs_without_gain=torch.zeros(size, dtype=torch.int64, device=device),
+        active=~flags(),
+        diverged=flags(),
+        last_score=torch.full((size,), torch.nan, dtype=dtype, device=device),
+    )
+
+
+def forecast_of(weights: Sequence[Tensor], x: Tensor, architecture: Architecture) -> GaussianMixture:
+    """Forecasts of all models for x (E, N, L) or (N, L)."""
+    output = perceptron(x, weights[0::2], weights[1::2])
+    return mixture_from(output, architecture.n_targets, architecture.n_components, architecture.floor)
+
+
+def adam(
+    fleet: Fleet,
+    gradients: Sequence[Tensor],
+    update: Tensor,
+    learning_rate: float,
+    decay: tuple[float, float] = (0.9, 0.999),
+    epsilon: float = 1e-8,
+) -> None:
+    """One step of Adam (Kingma and Ba 2015), in place, for the models whose `update` (E,) is true.
+
+    Written out because a fleet loses models on the way and their moments must leave with them.
+    """
+    b1, b2 = decay
+    fleet.updates.add_(update)
+    # a model that has never been updated keeps its weights; the maximum only avoids a division by zero there
+    count = fleet.updates.clamp_min(1.0)
+    step_size = learning_rate / (1 - b1**count)
+    correction = (1 - b2**count).sqrt()
+    for weight, m, v, gradient in zip(fleet.weights, fleet.first_moments, fleet.second_moments, gradients, strict=True):
+        on, rate, root = update[:, None, None], step_size[:, None, None], correction[:, None, None]
+        g = torch.where(on, gradient, 0.0)
+        m.copy_(torch.where(on, torch.lerp(m, g, 1 - b1), m))
+        v.copy_(torch.where(on, torch.lerp(v, g.square(), 1 - b2), v))
+        weight.sub_(torch.where(on, rate * m / (v.sqrt() / root + epsilon), 0.0))
+
+
+def note_scores(fleet: Fleet, score: Tensor, epoch: int | Tensor, min_improvement: float, patience: int) -> None:
+    """Early stopping after an epoch, on the device: best weights kept, patience counted, finished models marked."""
+    score = torch.where(fleet.active, score, fleet.last_score)
+    better = fleet.active & (score < fleet.best_score - min_improvement)
+    fleet.best_score.copy_(torch.where(better, score, fleet.best_score))
+    fleet.best_epoch.copy_(torch.where(better, epoch, fleet.best_epoch))
+    for best, weight in zip(fleet.best_weights, fleet.weights, strict=True):
+        best.copy_(torch.where(better[:, None, None], weight, best))
+    waited = torch.where(better, 0, fleet.epochs_without_gain + fleet.active)
+    fleet.epochs_without_gain.copy_(waited)
+    fleet.active.logical_and_(waited < patience)
+    fleet.last_score.copy_(score)

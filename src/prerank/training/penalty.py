@@ -1,0 +1,132 @@
+"""The paper's method: a differentiable penalty on the PITs of a pre-rank, added to a proper score."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from prerank.calibration import (
+    PCA,
+    Contrast,
+    Copula,
+    Location,
+    Marginal,
+    PreRank,
+    SmoothRank,
+    pce_kde,
+    smooth_pit,
+)
+from prerank.calibration.projection import LinearProjection
+from prerank.forecast import Ensemble, Forecast, GaussianMixture, differentiable_draws
+from prerank.randomness import key, normal
+
+Noise = tuple[Tensor | None, Tensor | None]
+Shapes = tuple[tuple[int, ...] | None, tuple[int, ...] | None]
+_LINEAR = (Marginal, Location, PCA, Contrast)
+
+
+@dataclass(frozen=True)
+class PreRankPenalty:
+    r"""$\frac1J \sum_j |\alpha_j - \Phi_{KDE}(\alpha_j)|^p$ of the training PITs (eq. 8), one value per model.
+
+    `preranks` is one pre-rank or several, whose penalties are averaged. PITs are closed form for linear pre-ranks of a
+    Gaussian mixture; for the rest `n_draws` weighted draws from every component (`GaussianMixture.draw`) are ranked
+    smoothly. `temperature` is the paper's tau, `power` its p, `n_levels` its M. In your own loop:
+
+    >>> from prerank import GaussianMixture, Location
+    >>> loc, y = torch.zeros(64, 1, 2, requires_grad=True), torch.ones(64, 2)
+    >>> forecast = GaussianMixture(torch.zeros(64, 1), loc, torch.eye(2).expand(64, 1, 2, 2))
+    >>> loss = -forecast.log_prob(y).mean() + 10.0 * PreRankPenalty(Location())(forecast, y)
+    >>> loss.backward()
+    """
+
+    preranks: PreRank | tuple[PreRank, ...]
+    temperature: float = 100.0
+    n_levels: int = 100
+    power: float = 1
+    n_draws: int = 100
+    rank: SmoothRank = field(default_factory=SmoothRank)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "preranks", listed(self.preranks))
+
+    @property
+    def name(self) -> str:
+        return " + ".join(item.name for item in listed(self.preranks))
+
+    def noise_shapes(self, forecast: GaussianMixture, n_cases: int) -> Shapes:
+        """Shapes of the normal numbers that an evaluation uses, to rank and to learn from; None where it needs none."""
+        shape = (n_cases, self.n_draws, forecast.n_targets)
+        ranked = any(not isinstance(item, _LINEAR) for item in listed(self.preranks))
+        learnt = any(isinstance(item, Copula) for item in listed(self.preranks))
+        return (shape if ranked else None, shape if learnt else None)
+
+    def __call__(
+        self,
+        forecast: Forecast,
+        y: Tensor,
+        seed: int = 0,
+        step: int = 0,
+        case_weights: Tensor | None = None,
+        noise: Noise = (None, None),
+    ) -> Tensor:
+        """Penalty of forecasts for y (..., B, D): (...,). Give `step` in a loop, so that every step has its own draws.
+
+        `case_weights` (B,) or (..., B) enter the empirical CDF of the PITs. `noise` holds standard normal numbers
+        (..., B, S, D) for the draws that are ranked and for those that pre-ranks learn from, in place of the keyed ones.
+        """
+        levels = (torch.arange(self.n_levels, dtype=y.dtype, device=y.device) + 0.5) / self.n_levels
+        draws: Ensemble | None = None
+        total = torch.zeros((), dtype=y.dtype, device=y.device)
+        for item in listed(self.preranks):
+            law: Forecast = forecast
+            if isinstance(item, Copula) or isinstance(forecast, Ensemble):
+                law = self._draws(forecast, y, seed, step, noise, 1)
+            projection = item.given(law, seed, self.rank.temperature)
+            if isinstance(projection, LinearProjection) and isinstance(forecast, GaussianMixture):
+                directions = projection.directions.to(forecast.loc)
+                pit = forecast.cdf_along(directions, projection(y[..., None, :]))[..., 0, :]
+            else:
+                draws = self._draws(forecast, y, seed, step, noise, 0) if draws is None else draws
+                pit = smooth_pit(projection, draws, y, self.rank)
+            error = pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
+            total = total + error.mean(-1)
+        return total / len(listed(self.preranks))
+
+    def _draws(self, forecast: Forecast, y: Tensor, seed: int, step: int, noise: Noise, which: int) -> Ensemble:
+        """The draws that are ranked (0) or those that pre-ranks learn from (1): never the same."""
+        if isinstance(forecast, Ensemble):
+            return _half_of(forecast, which)
+        stream = ("draws", "reference")[which]
+        if isinstance(forecast, GaussianMixture):
+            shape = (y.shape[-2], self.n_draws, y.shape[-1])
+            numbers = noise[which]
+            if numbers is None:
+                numbers = normal(key(seed, stream, step), shape, y.dtype, y.device)
+            return forecast.draw(self.n_draws, noise=numbers.expand(*forecast.batch_shape, *shape[-2:]))
+        return differentiable_draws(forecast, self.n_draws, key(seed, step), stream)
+
+
+def listed(preranks: PreRank | Sequence[PreRank]) -> tuple[PreRank, ...]:
+    """One pre-rank or several as a tuple; anything else is refused."""
+    items = tuple(preranks) if isinstance(preranks, Sequence) else (preranks,)
+    if not items:
+        raise ValueError("the penalty needs at least one pre-rank")
+    for item in items:
+        if not hasattr(item, "given"):
+            raise TypeError(
+                f"{item!r} is not a pre-rank; pass a value such as Location() or PCA(), or wrap f as Custom(f)"
+            )
+    return items
+
+
+def _half_of(forecast: Ensemble, which: int) -> Ensemble:
+    if not forecast.members.requires_grad:
+        raise TypeError("the members carry no gradient, so the penalty would train nothing; draw them with rsample")
+    half = forecast.n_members // 2
+    if half < 2:
+        raise ValueError(f"{forecast.n_members} members are too few to rank some and learn from others; draw 4 or more")
+    part = slice(0, half) if which == 0 else slice(half, None)
+    weights = None if forecast.weights is None else forecast.weights[..., part]
+    return Ensemble(forecast.members[..., part, :], weights)

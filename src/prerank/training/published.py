@@ -1,0 +1,158 @@
+r"""How the paper's published numbers were made, as values of their own.
+
+The published experiments did not draw from the mixture: for every draw they took one normal draw per component and
+averaged them under soft random weights (Gumbel-softmax, temperature 1), in training and in evaluation. Such an average is
+too narrow, so that even a perfect forecast looks miscalibrated. Indicators were sigmoids in raw units, levels ran from
+0 to 1 inclusive, PCA directions were common to a minibatch, and the test PCE was a mean over minibatches of 256. All
+of that is here, to reproduce those tables and for nothing else; `PreRankPenalty` and `projected_pit` are the exact way.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from prerank.calibration import (
+    HDR,
+    PCA,
+    Copula,
+    LinearProjection,
+    PreRank,
+    Projection,
+    inclusive_levels,
+    pce,
+    pce_kde,
+    pce_null,
+    principal_directions,
+)
+from prerank.calibration.projection import PointwiseProjection
+from prerank.forecast import Forecast, GaussianMixture
+from prerank.randomness import key, normal
+from prerank.training.penalty import Noise, Shapes, listed
+
+_SHARPNESS = 100.0
+_BATCH = 256
+
+
+def soft_draws(law: GaussianMixture, noise: Tensor) -> Tensor:
+    """Softly averaged component draws (..., N, S, D) from normal numbers (..., N, S, C, D + 1).
+
+    The last normal number of each component becomes its Gumbel variable. These are *not* draws of the mixture.
+    """
+    each = law.loc[..., None, :, :] + torch.einsum("...cij,...scj->...sci", law.scale_tril, noise[..., :-1])
+    gumbel = -torch.log(-torch.special.log_ndtr(noise[..., -1]))
+    chosen = torch.softmax(law.log_weights[..., None, :] + gumbel, -1)
+    return (chosen[..., None] * each).sum(-2)
+
+
+def published_pit(prerank: PreRank, law: GaussianMixture, y: Tensor, noise: Noise) -> Tensor:
+    """The PIT of the published experiments for one minibatch y (..., B, D): (..., B, K)."""
+    assert noise[0] is not None
+    draws = soft_draws(law, noise[0])
+    projection: Projection
+    if isinstance(prerank, PCA):
+        pooled = draws.detach().flatten(-3, -2)
+        centred = pooled - pooled.mean(-2, keepdim=True)
+        directions = principal_directions(centred.mT @ centred / (pooled.shape[-2] - 1))
+        names = tuple(f"component {k + 1}" for k in range(y.shape[-1]))
+        projection = LinearProjection(directions[..., None, :, :], names)
+    elif isinstance(prerank, Copula):
+        assert noise[1] is not None
+        reference = soft_draws(law, noise[1])
+        projection = PointwiseProjection(lambda points: _soft_cdf(points, reference)[..., None], ("joint CDF",))
+    elif isinstance(prerank, HDR):
+        projection = PointwiseProjection(lambda points: law.log_density(points)[..., None], ("log density",))
+    else:
+        projection = prerank.given(law)
+    t, hat = projection(y[..., None, :]), projection(draws)
+    return torch.sigmoid(_SHARPNESS * (t - hat)).mean(-2)
+
+
+def _soft_cdf(points: Tensor, reference: Tensor) -> Tensor:
+    """Mean over reference draws of prod_d sigmoid(100 (t_d - draw_d)), summed as logarithms target by target."""
+    total: Tensor | float = 0.0
+    for d in range(points.shape[-1]):
+        total = total + logsigmoid(_SHARPNESS * (points[..., :, None, d] - reference[..., None, :, d]))
+    assert isinstance(total, Tensor)
+    return total.exp().mean(-1)
+
+
+@dataclass(frozen=True)
+class PublishedPenalty:
+    """The penalty as the published models were trained with it; several pre-ranks are averaged."""
+
+    preranks: PreRank | tuple[PreRank, ...]
+    temperature: float = 100.0
+    n_levels: int = 100
+    power: float = 1
+    n_draws: int = 100
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "preranks", listed(self.preranks))
+
+    @property
+    def name(self) -> str:
+        return " + ".join(item.name for item in listed(self.preranks)) + " (as published)"
+
+    def noise_shapes(self, forecast: GaussianMixture, n_cases: int) -> Shapes:
+        shape = (n_cases, self.n_draws, forecast.n_components, forecast.n_targets + 1)
+        learnt = any(isinstance(item, Copula) for item in listed(self.preranks))
+        return (shape, shape if learnt else None)
+
+    def __call__(
+        self,
+        forecast: Forecast,
+        y: Tensor,
+        seed: int = 0,
+        step: int = 0,
+        case_weights: Tensor | None = None,
+        noise: Noise = (None, None),
+    ) -> Tensor:
+        """Penalty of forecasts for a minibatch y (..., B, D): (...,)."""
+        if not isinstance(forecast, GaussianMixture):
+            raise TypeError(f"the published penalty is for a GaussianMixture, not a {type(forecast).__name__}")
+        if noise[0] is None:
+            noise = _keyed_noise(self.noise_shapes(forecast, y.shape[-2]), y, seed, step)
+        levels = torch.linspace(0.0, 1.0, self.n_levels, dtype=y.dtype, device=y.device)
+        errors = []
+        for item in listed(self.preranks):
+            pit = published_pit(item, forecast, y, noise)
+            error = pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
+            errors.append(error.mean(-1))
+        return torch.stack(errors).mean(0)
+
+
+def published_pce(
+    preranks: Sequence[PreRank], forecast: GaussianMixture, y: Tensor, n_draws: int = 100, seed: int = 0
+) -> Tensor:
+    """Test PCE as published: per minibatch of 256 in order, averaged over them and over projections, (..., pre-ranks)."""
+    n_cases = y.shape[-2]
+    totals = []
+    with torch.no_grad():
+        for number, start in enumerate(range(0, n_cases, _BATCH)):
+            cases = slice(start, min(start + _BATCH, n_cases))
+            law, observed = forecast.select(cases), y[..., cases, :]
+            shape = (observed.shape[-2], n_draws, law.n_components, law.n_targets + 1)
+            noise = _keyed_noise((shape, shape), observed, seed, number)
+            errors = [
+                pce(published_pit(item, law, observed, noise).clamp(0.0, 1.0), levels=inclusive_levels()).mean(-1)
+                for item in preranks
+            ]
+            totals.append(torch.stack(errors, -1))
+    return torch.stack(totals).mean(0)
+
+
+def published_null_level(n_cases: int) -> float:
+    """What `published_pce` gives a forecast whose PITs are exactly uniform: a mean over batches of 256 and a small last."""
+    sizes = [min(_BATCH, n_cases - start) for start in range(0, n_cases, _BATCH)]
+    return sum(pce_null(size, levels=inclusive_levels()).mean for size in sizes) / len(sizes)
+
+
+def _keyed_noise(shapes: Shapes, like: Tensor, seed: int, step: int) -> Noise:
+    ranked, learnt = (
+        None if shape is None else normal(key(seed, "published", stream, step), shape, like.dtype, like.device)
+        for stream, shape in zip(("ranked", "learnt"), shapes, strict=True)
+    )
+    return ranked, learnt
