@@ -1,0 +1,139 @@
+"""How a scenario is looked at: a pre-rank, what it learns the forecast's law from, and how its PIT is computed."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import torch
+from torch import Tensor
+from torch.distributions import MultivariateNormal
+
+from prerank.calibration import (
+    HDR,
+    PCA,
+    EmpiricalRank,
+    LinearProjection,
+    Marginal,
+    PreRank,
+    ProjectedPIT,
+    RandomisedRank,
+    paper_preranks,
+    projected_pit,
+)
+from prerank.forecast import Ensemble, Forecast, GaussianMixture
+from prerank.randomness import key, normal
+
+
+class Source(Enum):
+    """What the pre-rank takes directions, a density or a joint CDF from."""
+
+    POOLED = "members pooled with the observation"
+    KNOWN_LAW = "the forecast's known law"
+    OWN_MEMBERS = "the members that it ranks"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A pre-rank, its source, and the ranks it uses."""
+
+    prerank: PreRank
+    source: Source = Source.POOLED
+    how: RandomisedRank | EmpiricalRank = field(default_factory=RandomisedRank)
+
+    @property
+    def name(self) -> str:
+        return self.prerank.name
+
+    def pit(
+        self,
+        members: Tensor,
+        law: MultivariateNormal,
+        y: Tensor,
+        seed: int = 0,
+        case_ids: Tensor | None = None,
+        exchangeable: bool = False,
+    ) -> ProjectedPIT:
+        """PITs of y (N, D) among members (N, M, D); `law` is the one that the members were drawn from."""
+        reference = {Source.POOLED: None, Source.KNOWN_LAW: law, Source.OWN_MEMBERS: members}[self.source]
+        return projected_pit(
+            self.prerank,
+            Ensemble(members, reference=reference),
+            y,
+            self.how,
+            seed=seed,
+            case_ids=case_ids,
+            exchangeable=exchangeable,
+        )
+
+
+@dataclass(frozen=True)
+class RandomDirections:
+    r"""Fixed unit directions drawn uniformly at random, $\rho_k(y) = u_k^\top y$, as many as targets.
+
+    The yardstick for PCA: the paper holds that principal directions see more than random ones. The directions depend on
+    (`direction_seed`, D) alone and are common to all cases.
+    """
+
+    direction_seed: int = 0
+    name: str = "random directions"
+
+    def given(
+        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
+    ) -> LinearProjection:
+        targets = law.n_targets if isinstance(law, Ensemble | GaussianMixture) else law.event_shape[-1]
+        drawn = normal(key(self.direction_seed, "random directions", targets), (1, targets, targets))
+        directions = drawn / drawn.square().sum(-2, keepdim=True).sqrt()
+        names = tuple(f"direction {k + 1}" for k in range(targets))
+        return LinearProjection(directions, names, "directions drawn uniformly from the sphere")
+
+
+def exact_diagnostics(n_targets: int) -> tuple[Diagnostic, ...]:
+    """The paper's seven pre-ranks with ranks that are exactly uniform for a true forecast.
+
+    PCA and the copula learn from the members pooled with the observation, as for any bare ensemble; HDR knows the
+    density; the other four need nothing of the forecast.
+    """
+    return tuple(
+        Diagnostic(prerank, Source.KNOWN_LAW if isinstance(prerank, HDR) else Source.POOLED)
+        for prerank in paper_preranks(n_targets)
+    )
+
+
+def published_diagnostics(n_targets: int) -> tuple[Diagnostic, ...]:
+    """The same pre-ranks as the paper did it: members rank the projection that they shaped, not randomised."""
+    return tuple(
+        Diagnostic(prerank, Source.KNOWN_LAW if isinstance(prerank, HDR) else Source.OWN_MEMBERS, EmpiricalRank())
+        for prerank in paper_preranks(n_targets)
+    )
+
+
+def power_diagnostics(n_targets: int) -> tuple[Diagnostic, ...]:
+    """The exact seven, and two yardsticks for PCA: the principal directions of the known law, and random directions."""
+    return (
+        *exact_diagnostics(n_targets),
+        Diagnostic(PCA(name="PCA, known law"), Source.KNOWN_LAW),
+        Diagnostic(RandomDirections()),
+    )
+
+
+def has_several_projections(diagnostic: Diagnostic) -> bool:
+    """Whether its test needs the members' PITs too; the null distribution of a single projection is known."""
+    return isinstance(diagnostic.prerank, Marginal | PCA | RandomDirections)
+
+
+def join_cases(parts: list[ProjectedPIT]) -> ProjectedPIT:
+    """PITs computed some cases at a time, put together again."""
+    first = parts[0]
+    points = [part.points for part in parts if part.points is not None]
+    counts = torch.tensor([float(part.values.shape[-2]) for part in parts], dtype=first.tied.dtype)
+    tied = torch.stack([part.tied.cpu() for part in parts])
+    return ProjectedPIT(
+        torch.cat([part.values for part in parts], -2),
+        first.names,
+        first.groups,
+        first.method,
+        first.exact,
+        (counts[:, None] * tied).sum(0) / counts.sum(),
+        first.notes,
+        first.n_members,
+        torch.cat(points, -3) if len(points) == len(parts) else None,
+    )

@@ -1,0 +1,84 @@
+"""Observations and members of a simulation, the same noise for every scenario, some cases at a time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from prerank.calibration import ProjectedPIT
+from prerank.randomness import case_keys, normal
+from prerank.studies.diagnostics import Diagnostic, has_several_projections, join_cases
+from prerank.studies.scenarios import Scenario, Simulation
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+CASES_AT_A_TIME = 1000  # small enough that temporaries stay in a core's cache, which is twice as fast
+
+
+class Noise(NamedTuple):
+    """Standard normal numbers of some cases: their ids (N,), for the observation (N, D), for the members (N, M, D)."""
+
+    case_ids: Tensor
+    observation: Tensor
+    members: Tensor
+
+
+def draw_noise(simulation: Simulation, case_ids: Tensor, n_members: int, seed: int) -> Noise:
+    """Noise that depends on (seed, case) alone: scenarios differ in nothing but their mistake."""
+    like, targets = simulation.covariance, simulation.n_targets
+    ids = case_ids.to(like.device)
+    observation = normal(case_keys(seed, ids, simulation.name, "observation"), (targets,), like.dtype)
+    members = normal(case_keys(seed, ids, simulation.name, "members"), (n_members, targets), like.dtype)
+    return Noise(ids, observation, members)
+
+
+def scenario_pits(
+    simulation: Simulation,
+    scenario: Scenario,
+    noise: Noise,
+    diagnostics: Sequence[Diagnostic],
+    seed: int,
+    exchangeable: bool = False,
+) -> dict[str, ProjectedPIT]:
+    """PITs of every diagnostic, by name; `exchangeable` ranks the members too where there are several projections."""
+    law = scenario.law()
+    true_factor = torch.linalg.cholesky(simulation.covariance)
+    factor = torch.linalg.cholesky(scenario.covariance)
+    parts: dict[str, list[ProjectedPIT]] = {diagnostic.name: [] for diagnostic in diagnostics}
+    step = CASES_AT_A_TIME if noise.members.device.type == "cpu" else len(noise.case_ids)
+    for start in range(0, len(noise.case_ids), step):
+        cases = slice(start, start + step)
+        y = noise.observation[cases] @ true_factor.mT
+        members = scenario.mean + noise.members[cases] @ factor.mT
+        for diagnostic in diagnostics:
+            also_members = exchangeable and has_several_projections(diagnostic)
+            pit = diagnostic.pit(members, law, y, seed, noise.case_ids[cases], also_members)
+            parts[diagnostic.name].append(pit)
+    return {name: join_cases(part) for name, part in parts.items()}
+
+
+def in_parallel(work: Callable[[_Task], _Result], tasks: list[_Task], device: torch.device) -> Iterator[_Result]:
+    """Results of tasks in their order: one thread for each core of a CPU, one after the other on a GPU.
+
+    Small operations do not gain from several threads each; whole tasks beside each other do.
+    """
+    workers = torch.get_num_threads() if device.type == "cpu" else 1
+    if workers == 1:
+        yield from map(work, tasks)
+        return
+    with _single_threaded_operations(), ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(work, tasks)
+
+
+@contextmanager
+def _single_threaded_operations() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
