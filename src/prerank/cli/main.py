@@ -4,6 +4,7 @@ import typer
 
 from prerank.cli import datasets
 from prerank.cli.demo import demo
+from prerank.cli.simulate import simulate
 
 app = typer.Typer(
     name="prerank",
@@ -24,6 +25,7 @@ def root() -> None:
 
 
 app.command()(demo)
+app.command()(simulate)
 
 
 def main() -> None:
