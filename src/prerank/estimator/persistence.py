@@ -1,0 +1,129 @@
+"""A fitted estimator in one file: tensors as safetensors, all else as JSON in its header. Nothing is unpickled.
+
+The header also carries a digest of everything in the file, because safetensors itself does not notice a flipped bit.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from prerank.calibration import (
+    HDR,
+    PCA,
+    Contrast,
+    Copula,
+    Dependency,
+    Location,
+    Marginal,
+    Scale,
+    SquaredDifference,
+)
+
+_FORMAT = "prerank MixtureRegressor"
+_VERSION = 1
+_PRERANKS = {
+    kind.__name__: kind
+    for kind in (Marginal, Location, Scale, Dependency, PCA, HDR, Copula, Contrast, SquaredDifference)
+}
+
+
+def write(path: Path | str, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Write beside the target and move into place: a kill or a full disk leaves what was there before whole."""
+    path = Path(path)
+    text = json.dumps({"format": _FORMAT, "version": _VERSION, **about}, allow_nan=False)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        save_file(tensors, partial, metadata={"prerank": text, "digest": _digest(text, tensors)})
+        with open(partial, "rb+") as written:
+            os.fsync(written.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and description of a file that `write` made; anything else is refused."""
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; a saved model is one file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"{path} cannot be read as a saved model ({error}); it is truncated or something else"
+        ) from error
+    text = header.get("prerank", "{}")
+    about = json.loads(text) if _digest(text, tensors) == header.get("digest") else None
+    if about is None and "digest" in header:
+        raise ValueError(
+            f"{path} is damaged: its contents do not match its digest; restore it, or save the model again"
+        )
+    if about is None or about.get("format") != _FORMAT:
+        raise ValueError(f"{path} is a safetensors file, but not a saved MixtureRegressor")
+    if about["version"] != _VERSION:
+        raise ValueError(
+            f"{path} has format version {about['version']}, this release reads {_VERSION}; use the one that wrote it"
+        )
+    return tensors, about
+
+
+def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\x1f{name} {tensor.dtype} {tuple(tensor.shape)}\x1f".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def encode(value: Any, what: str) -> Any:
+    """A parameter as JSON: numbers, strings, lists, tuples, devices and the package's pre-ranks."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray | list):
+        return [encode(item, what) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [encode(item, what) for item in value]}
+    if isinstance(value, torch.device):
+        return {"device": str(value)}
+    name = type(value).__name__
+    if _PRERANKS.get(name) is type(value):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {"prerank": name, "fields": {key: encode(item, what) for key, item in fields.items()}}
+    raise TypeError(
+        f"{what}={value!r} cannot be saved: a file holds numbers, strings and the pre-ranks {', '.join(_PRERANKS)}, "
+        "never code"
+    )
+
+
+def decode(value: Any) -> Any:
+    """What `encode` was given."""
+    if isinstance(value, list):
+        return [decode(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "tuple" in value:
+        return tuple(decode(item) for item in value["tuple"])
+    if "device" in value:
+        return torch.device(value["device"])
+    if value["prerank"] not in _PRERANKS:
+        raise ValueError(f"the file names a pre-rank {value['prerank']!r} that this release does not know")
+    return _PRERANKS[value["prerank"]](**{key: decode(item) for key, item in value["fields"].items()})

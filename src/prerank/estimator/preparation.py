@@ -1,0 +1,87 @@
+"""From a user's table to what a fit takes: rows split by seed, standardised by the training part, weights of mean one."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from prerank.data import DataError, Standardiser
+from prerank.data.split import permutation
+from prerank.training import TrainingSet
+
+Array = NDArray[np.floating]
+
+
+class Prepared(NamedTuple):
+    """Standardised rows to train on and to stop by, and the way back."""
+
+    data: TrainingSet
+    x_scaler: Standardiser
+    y_scaler: Standardiser
+
+
+def prepare(
+    x: Array,
+    y: Array,
+    weights: Array | None,
+    validation_fraction: float,
+    seed: int,
+    target_names: Sequence[str],
+    device: torch.device | str | None = None,
+) -> Prepared:
+    """Split x (N, L) and y (N, D) by seed, standardise both by the training rows, and bring them to the device.
+
+    Rows of weight zero are left out before the split, so they have no influence at all. Networks have torch's default
+    dtype; statistics are kept in double precision.
+    """
+    if weights is not None:
+        kept = weights > 0
+        x, y, weights = x[kept], y[kept], weights[kept]
+    n_validation = max(1, int(validation_fraction * len(x)))
+    n_train = len(x) - n_validation
+    if n_train < 2:
+        left = "" if weights is None else " of positive weight"
+        raise DataError(
+            f"n_samples={len(x)} rows{left} split into {max(n_train, 0)} to train on and {n_validation} to validate "
+            f"(validation_fraction={validation_fraction:g}); at least 2 and 1 are needed. Give more rows."
+        )
+    order = permutation(len(x), seed)
+    train, validation = order[:n_train], order[n_train:]
+    _require_variation(y[train], target_names)
+    own = None if weights is None or (weights == weights[0]).all() else weights[train] / weights[train].mean()
+    x_scaler, y_scaler = (_standardiser(values[train], own) for values in (x, y))
+
+    def ready(scaler: Standardiser, values: Array) -> torch.Tensor:
+        return torch.as_tensor(scaler.apply(values), dtype=torch.get_default_dtype(), device=device)
+
+    data = TrainingSet(
+        ready(x_scaler, x[train]),
+        ready(y_scaler, y[train]),
+        ready(x_scaler, x[validation]),
+        ready(y_scaler, y[validation]),
+        None if own is None else torch.as_tensor(own, dtype=torch.get_default_dtype(), device=device),
+    )
+    return Prepared(data, x_scaler, y_scaler)
+
+
+def _require_variation(y: Array, names: Sequence[str]) -> None:
+    for name, column in zip(names, y.T, strict=True):
+        if (column == column[0]).all():
+            raise DataError(
+                f"Target {name!r} is {column[0]:g} in all {len(column):,} training rows, so it has no spread to "
+                "forecast. Give more rows, another random_state, or leave it out."
+            )
+
+
+def _standardiser(values: Array, weights: Array | None) -> Standardiser:
+    """Weighted mean and standard deviation of the columns of `values` (n, K).
+
+    A constant column keeps scale 1: divided by a tiny number instead, any other value met later would be enormous.
+    """
+    values = values.astype(np.float64)
+    mean = np.average(values, axis=0, weights=weights)
+    scale = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
+    constant = (values == values[0]).all(axis=0)
+    return Standardiser(np.where(constant, values[0], mean), np.where(constant, 1.0, scale))
