@@ -9,6 +9,7 @@ with Scott's bandwidths h (detached). It needs no transcendental function per pa
 its logarithm keeps points apart where the CDF itself rounds to zero.
 """
 
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -44,6 +45,13 @@ class _LogJointCDF(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, points: Tensor, draws: Tensor, weights: Tensor) -> Tensor:
+        if _has_kernel(points, draws):
+            from prerank.calibration.jointcdf_kernel import forward
+
+            points, draws, weights = points.contiguous(), draws.contiguous(), weights.contiguous()
+            result = forward(points, draws, weights)
+            ctx.save_for_backward(points, draws, weights, result)
+            return result
         result = torch.empty(points.shape[:2], dtype=points.dtype, device=points.device)
         columns = points.movedim(-1, 0).contiguous(), draws.movedim(-1, 0).contiguous()
         for cases in _cases(points, draws):
@@ -56,6 +64,10 @@ class _LogJointCDF(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         points, draws, weights, result = ctx.saved_tensors
+        if _has_kernel(points, draws):
+            from prerank.calibration.jointcdf_kernel import backward
+
+            return backward(points, draws, weights, result, gradient.contiguous())
         columns = points.movedim(-1, 0).contiguous(), draws.movedim(-1, 0).contiguous()
         for_points, for_draws = torch.empty_like(columns[0]), torch.empty_like(columns[1])
         for_weights = torch.empty_like(weights)
@@ -70,6 +82,12 @@ class _LogJointCDF(torch.autograd.Function):
                 for_points[d, cases] = moved.sum(-1)
                 for_draws[d, cases] = -moved.sum(-2)
         return for_points.movedim(0, -1), for_draws.movedim(0, -1), for_weights
+
+
+def _has_kernel(points: Tensor, draws: Tensor) -> bool:
+    """Whether a fused kernel can do it: on a GPU, in single precision, with draws that fit a block."""
+    on_gpu = points.device.type == "cuda" and points.dtype == torch.float32
+    return on_gpu and draws.shape[1] <= 256 and find_spec("triton") is not None
 
 
 def _cases(points: Tensor, draws: Tensor) -> list[slice]:
