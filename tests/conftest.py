@@ -10,6 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+
+# Tests run in two processes; two threads in each would spend their time waiting for one another.
+torch.set_num_threads(1)
 
 _ROOT = Path(__file__).parents[1]
 
