@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from prerank.forecast import GaussianMixture
-from prerank.scores import energy_score
+from prerank.scores import TwoSets, energy_score
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,28 @@ class NegativeLogLikelihood:
 
 @dataclass(frozen=True)
 class EnergyScore:
-    """The energy score of `n_draws` weighted, differentiable draws with its unbiased spread term."""
+    """The energy score of `n_draws` weighted, differentiable draws, unbiased.
+
+    Half the draws are paired with the other half: they are stratified by component, so that pairs within one set meet
+    their own component too rarely (at 100 draws of five distant components the score would be 1 % too small).
+    """
 
     n_draws: int = 100
 
+    def __post_init__(self) -> None:
+        if self.n_draws < 2 or self.n_draws % 2:
+            raise ValueError(f"EnergyScore(n_draws={self.n_draws}): two halves are drawn, so the number is even")
+
     def __call__(self, forecast: GaussianMixture, y: Tensor, noise: Tensor | None = None) -> Tensor:
         """Score of each case, (..., N)."""
-        if noise is not None:
-            noise = noise.expand(*forecast.batch_shape, self.n_draws, forecast.n_targets)
-        return energy_score(y.expand(*forecast.batch_shape, -1), forecast.draw(self.n_draws, noise=noise))
+        half = self.n_draws // 2
+        if noise is None:
+            first, second = forecast.draw(half), forecast.draw(half, stream="second half")
+        else:
+            numbers = noise.expand(*forecast.batch_shape, self.n_draws, forecast.n_targets)
+            first, second = (forecast.draw(half, noise=part) for part in numbers.split(half, -2))
+        y = y.expand(*forecast.batch_shape, -1)
+        return (energy_score(y, first, TwoSets(second)) + energy_score(y, second, TwoSets(first))) / 2
 
 
 Score = NegativeLogLikelihood | EnergyScore
