@@ -1,6 +1,7 @@
 """The paper's method: a differentiable penalty on the PITs of a pre-rank, added to a proper score."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -50,6 +51,7 @@ class PreRankPenalty:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "preranks", listed(self.preranks))
+        require_sound(self.temperature, self.n_levels, self.power, self.n_draws)
 
     @property
     def name(self) -> str:
@@ -77,8 +79,17 @@ class PreRankPenalty:
         (..., B, S, D) for the draws that are ranked and for those that pre-ranks learn from, in place of the keyed ones.
         """
         levels = (torch.arange(self.n_levels, dtype=y.dtype, device=y.device) + 0.5) / self.n_levels
-        draws: Ensemble | None = None
         total = torch.zeros((), dtype=y.dtype, device=y.device)
+        for pit in self.pits(forecast, y, seed, step, noise):
+            error = pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
+            total = total + error.mean(-1)
+        return total / len(listed(self.preranks))
+
+    def pits(
+        self, forecast: Forecast, y: Tensor, seed: int = 0, step: int = 0, noise: Noise = (None, None)
+    ) -> Iterator[Tensor]:
+        """The training PITs (..., B, K) of each pre-rank in turn: closed form, or smooth ranks among weighted draws."""
+        draws: Ensemble | None = None
         for item in listed(self.preranks):
             law: Forecast = forecast
             if isinstance(item, Copula) or isinstance(forecast, Ensemble):
@@ -86,13 +97,10 @@ class PreRankPenalty:
             projection = item.given(law, seed, self.rank.temperature)
             if isinstance(projection, LinearProjection) and isinstance(forecast, GaussianMixture):
                 directions = projection.directions.to(forecast.loc)
-                pit = forecast.cdf_along(directions, projection(y[..., None, :]))[..., 0, :]
+                yield forecast.cdf_along(directions, projection(y[..., None, :]))[..., 0, :]
             else:
                 draws = self._draws(forecast, y, seed, step, noise, 0) if draws is None else draws
-                pit = smooth_pit(projection, draws, y, self.rank)
-            error = pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
-            total = total + error.mean(-1)
-        return total / len(listed(self.preranks))
+                yield smooth_pit(projection, draws, y, self.rank)
 
     def _draws(self, forecast: Forecast, y: Tensor, seed: int, step: int, noise: Noise, which: int) -> Ensemble:
         """The draws that are ranked (0) or those that pre-ranks learn from (1): never the same."""
@@ -109,20 +117,31 @@ class PreRankPenalty:
 
 
 def listed(preranks: PreRank | Sequence[PreRank]) -> tuple[PreRank, ...]:
-    """One pre-rank or several as a tuple; anything else is refused."""
-    items = tuple(preranks) if isinstance(preranks, Sequence) else (preranks,)
+    """One pre-rank or several as a tuple; anything else is refused, names and classes among it."""
+    several = isinstance(preranks, Sequence) and not isinstance(preranks, str)
+    items: tuple[PreRank, ...] = tuple(preranks) if several else (preranks,)  # type: ignore[arg-type, assignment]
     if not items:
         raise ValueError("the penalty needs at least one pre-rank")
     for item in items:
-        if not hasattr(item, "given"):
+        if isinstance(item, type) or not hasattr(item, "given"):
             raise TypeError(
                 f"{item!r} is not a pre-rank; pass a value such as Location() or PCA(), or wrap f as Custom(f)"
             )
     return items
 
 
+def require_sound(temperature: float, n_levels: int, power: float, n_draws: int) -> None:
+    """Refuse settings under which a penalty has no meaning."""
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature={temperature}: the sharpness of a sigmoid is positive and finite")
+    if n_levels < 2 or n_draws < 2:
+        raise ValueError(f"n_levels={n_levels}, n_draws={n_draws}: at least two of each are needed")
+    if not 1 <= power < math.inf:
+        raise ValueError(f"power={power}: the penalty |level - frequency|^power needs a power of 1 or more")
+
+
 def _half_of(forecast: Ensemble, which: int) -> Ensemble:
-    if not forecast.members.requires_grad:
+    if torch.is_grad_enabled() and not forecast.members.requires_grad:
         raise TypeError("the members carry no gradient, so the penalty would train nothing; draw them with rsample")
     half = forecast.n_members // 2
     if half < 2:

@@ -30,7 +30,7 @@ from prerank.calibration import (
 from prerank.calibration.projection import PointwiseProjection
 from prerank.forecast import Forecast, GaussianMixture
 from prerank.randomness import key, normal
-from prerank.training.penalty import Noise, Shapes, listed
+from prerank.training.penalty import Noise, Shapes, listed, require_sound
 
 _SHARPNESS = 100.0
 _BATCH = 256
@@ -47,15 +47,18 @@ def soft_draws(law: GaussianMixture, noise: Tensor) -> Tensor:
     return (chosen[..., None] * each).sum(-2)
 
 
-def published_pit(prerank: PreRank, law: GaussianMixture, y: Tensor, noise: Noise) -> Tensor:
-    """The PIT of the published experiments for one minibatch y (..., B, D): (..., B, K)."""
+def published_pit(
+    prerank: PreRank, law: GaussianMixture, y: Tensor, noise: Noise, case_weights: Tensor | None = None
+) -> Tensor:
+    """The PIT of the published experiments for one minibatch y (..., B, D): (..., B, K).
+
+    Cases of weight zero only fill up the last minibatch of an epoch: the common PCA directions do not see them.
+    """
     assert noise[0] is not None
     draws = soft_draws(law, noise[0])
     projection: Projection
     if isinstance(prerank, PCA):
-        pooled = draws.detach().flatten(-3, -2)
-        centred = pooled - pooled.mean(-2, keepdim=True)
-        directions = principal_directions(centred.mT @ centred / (pooled.shape[-2] - 1))
+        directions = principal_directions(_pooled_covariance(draws.detach(), case_weights))
         names = tuple(f"component {k + 1}" for k in range(y.shape[-1]))
         projection = LinearProjection(directions[..., None, :, :], names)
     elif isinstance(prerank, Copula):
@@ -68,6 +71,17 @@ def published_pit(prerank: PreRank, law: GaussianMixture, y: Tensor, noise: Nois
         projection = prerank.given(law)
     t, hat = projection(y[..., None, :]), projection(draws)
     return torch.sigmoid(_SHARPNESS * (t - hat)).mean(-2)
+
+
+def _pooled_covariance(draws: Tensor, case_weights: Tensor | None) -> Tensor:
+    """Covariance (..., D, D) of the draws (..., B, S, D) of all cases together."""
+    pooled = draws.flatten(-3, -2)
+    if case_weights is None:
+        case_weights = torch.ones_like(draws[..., 0, 0])
+    share = case_weights.to(pooled)[..., None].expand(draws.shape[:-1]).flatten(-2)
+    share = (share / share.sum(-1, keepdim=True))[..., None]
+    centred = pooled - (share * pooled).sum(-2, keepdim=True)
+    return (share * centred).mT @ centred
 
 
 def _soft_cdf(points: Tensor, reference: Tensor) -> Tensor:
@@ -91,6 +105,7 @@ class PublishedPenalty:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "preranks", listed(self.preranks))
+        require_sound(self.temperature, self.n_levels, self.power, self.n_draws)
 
     @property
     def name(self) -> str:
@@ -118,7 +133,7 @@ class PublishedPenalty:
         levels = torch.linspace(0.0, 1.0, self.n_levels, dtype=y.dtype, device=y.device)
         errors = []
         for item in listed(self.preranks):
-            pit = published_pit(item, forecast, y, noise)
+            pit = published_pit(item, forecast, y, noise, case_weights)
             error = pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
             errors.append(error.mean(-1))
         return torch.stack(errors).mean(0)
