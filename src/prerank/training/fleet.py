@@ -4,6 +4,7 @@ One model is a fleet of one. Nothing here depends on who else is in the fleet: e
 batched over, the models axis.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Protocol
@@ -46,8 +47,8 @@ class Run:
     strength: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.strength >= 0:
-            raise ValueError(f"strength={self.strength}: a penalty's strength is zero or more")
+        if not 0 <= self.strength < math.inf:
+            raise ValueError(f"strength={self.strength}: a penalty's strength is zero or more, and finite")
         if self.penalty is not None and not callable(self.penalty):
             raise TypeError(f"{self.penalty!r} is not a penalty; pass PreRankPenalty(Location()), say")
         if self.penalty is None and self.strength > 0:
@@ -167,6 +168,21 @@ def forecast_of(weights: Sequence[Tensor], x: Tensor, architecture: Architecture
     return mixture_from(output, architecture.n_targets, architecture.n_components, architecture.floor)
 
 
+def bounded_forecast_of(
+    weights: Sequence[Tensor], x: Tensor, architecture: Architecture
+) -> tuple[GaussianMixture, Tensor]:
+    """Forecasts of all models, and which of them (E,) are within bounds; the others' outputs are set to zero.
+
+    Beyond the fourth root of the largest number a covariance and its use overflow. A routine that refuses a batch
+    because of one matrix, as the eigenvectors' does, would then end the whole fleet.
+    """
+    output = perceptron(x, weights[0::2], weights[1::2])
+    largest = torch.finfo(output.dtype).max ** 0.25
+    sane = (output.detach().abs() < largest).flatten(1).all(-1)
+    output = torch.where(sane[:, None, None], output, 0.0)
+    return mixture_from(output, architecture.n_targets, architecture.n_components, architecture.floor), sane
+
+
 def adam(
     fleet: Fleet,
     gradients: Sequence[Tensor],
@@ -201,7 +217,10 @@ def note_scores(fleet: Fleet, score: Tensor, epoch: int | Tensor, min_improvemen
     fleet.best_epoch.copy_(torch.where(better, epoch, fleet.best_epoch))
     for best, weight in zip(fleet.best_weights, fleet.weights, strict=True):
         best.copy_(torch.where(better[:, None, None], weight, best))
+    # a score that is not finite is no score: without this a broken model would leave as if it had been trained
+    broken = fleet.active & ~score.isfinite()
+    fleet.diverged.logical_or_(broken)
     waited = torch.where(better, 0, fleet.epochs_without_gain + fleet.active)
     fleet.epochs_without_gain.copy_(waited)
-    fleet.active.logical_and_(waited < patience)
+    fleet.active.logical_and_((waited < patience) & ~broken)
     fleet.last_score.copy_(score)
