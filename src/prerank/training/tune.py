@@ -42,11 +42,15 @@ def choose_strength(
     if missing:
         raise ValueError(f"the table lacks the columns {sorted(missing)}; it has {list(table.columns)}")
     if table[["pce", "score"]].isna().any().any():
-        bad = table[table[["pce", "score"]].isna().any(axis=1)]["strength"].unique()
+        bad = table[table[["pce", "score"]].isna().any(axis=1)]["strength"].unique().tolist()
         raise ValueError(f"PCE or score is missing for strengths {sorted(bad)}; leave diverged models out of the table")
+    if min(tolerance, absolute_tolerance or 0.0) < 0:
+        raise ValueError(
+            f"tolerance={tolerance}, absolute_tolerance={absolute_tolerance}: below zero they would refuse strength 0"
+        )
     means = table.groupby("strength")[["pce", "score"]].mean().sort_index()
     if 0.0 not in means.index:
-        raise ValueError(f"strength 0 must be a candidate; the table has {list(means.index)}")
+        raise ValueError(f"strength 0 must be a candidate; the table has {means.index.tolist()}")
     base = float(means["score"].to_numpy()[means.index.to_numpy() == 0.0][0])
     if absolute_tolerance is None:
         if float(table["score"].min()) < 0:
