@@ -140,7 +140,7 @@ def eigenbasis(matrix: Tensor, tie_breaker: Tensor | None = None) -> tuple[Tenso
 
     A symmetric grid has equal eigenvalues, and any rotation of their eigenvectors is as good as another: constructions
     that treat the two differently would depend on the linear algebra library. Within equal eigenvalues the basis is
-    therefore the one that diagonalises `tie_breaker` (the position of a target in its list, when None).
+    therefore the one that diagonalises `tie_breaker` (the squared position of a target in its list, when None).
     """
     values, vectors = torch.linalg.eigh(matrix)
     values, vectors = values.flip(-1), vectors.flip(-1).clone()
@@ -178,7 +178,8 @@ def _symmetric(matrix: Tensor) -> Tensor:
 
 
 def _positions(like: Tensor) -> Tensor:
-    return torch.diag(torch.arange(len(like), dtype=like.dtype, device=like.device))
+    # squared, because the position itself is antisymmetric about the centre of a grid and would tell nothing apart
+    return torch.diag(torch.arange(len(like), dtype=like.dtype, device=like.device).square())
 
 
 def _basis_from_mean_direction(like: Tensor) -> Tensor:
