@@ -9,8 +9,8 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from prerank.reporting.style import BLUE, INK
 
 # One hue from white to the project's blue: lightness alone carries the number, so every reader sees the order.
-SEQUENTIAL: Colormap = LinearSegmentedColormap.from_list("prerank", ["#FFFFFF", "#BBD8EA", BLUE, "#00324F"])
-SEQUENTIAL.set_bad("#F3F3F3")
+_STEPS = ["#FFFFFF", "#BBD8EA", BLUE, "#00324F"]
+SEQUENTIAL: Colormap = LinearSegmentedColormap.from_list("prerank", _STEPS).with_extremes(bad="#F3F3F3")
 
 
 def heatmap(

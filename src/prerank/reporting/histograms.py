@@ -74,4 +74,7 @@ def histogram_grid(
         Line2D([], [], color=INK, lw=0.6, ls=(0, (3, 2)), label="uniform"),
     ]
     figure.legend(handles=key, loc="outside lower center", ncols=4, handlelength=1.4, columnspacing=1.4, fontsize=8)
+    # a hundred axes are slow to lay out; once is enough for every format they are saved in
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     return figure

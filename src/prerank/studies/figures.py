@@ -34,7 +34,8 @@ def simulation_figure(
     ]
     with quiet_style():
         figure = new_figure(PAGE_WIDTH, 1.0 + 0.5 * len(scenarios))
-        subtitle = f"{title}\n{n_cases:,} cases, {n_members} members, {protocol}"
+        sizes = f"{n_cases:,} cases, {n_members} members; several projections are a line each"
+        subtitle = f"{title}, {protocol}\n{sizes}"
         return histogram_grid(figure, panels, scenarios, columns, subtitle)
 
 
