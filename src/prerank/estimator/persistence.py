@@ -45,7 +45,8 @@ def write(path: Path | str, tensors: Mapping[str, Tensor], about: Mapping[str, A
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        save_file(tensors, partial, metadata={"prerank": text, "digest": _digest(text, tensors)})
+        # one entry, because safetensors writes several in any order: the same model gives the same bytes
+        save_file(tensors, partial, metadata={"prerank": f"{_digest(text, tensors)} {text}"})
         with open(partial, "rb+") as written:
             os.fsync(written.fileno())
         os.replace(partial, path)
@@ -68,14 +69,14 @@ def read(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ValueError(
             f"{path} cannot be read as a saved model ({error}); it is truncated or something else"
         ) from error
-    text = header.get("prerank", "{}")
-    about = json.loads(text) if _digest(text, tensors) == header.get("digest") else None
-    if about is None and "digest" in header:
-        raise ValueError(
-            f"{path} is damaged: its contents do not match its digest; restore it, or save the model again"
-        )
-    if about is None or about.get("format") != _FORMAT:
+    if "prerank" not in header:
         raise ValueError(f"{path} is a safetensors file, but not a saved MixtureRegressor")
+    digest, _, text = header["prerank"].partition(" ")
+    if digest != _digest(text, tensors):
+        raise ValueError(f"{path} is damaged, or not a saved MixtureRegressor: its contents do not match its digest")
+    about = json.loads(text)
+    if about.get("format") != _FORMAT:
+        raise ValueError(f"{path} holds {about.get('format')!r}, not a saved MixtureRegressor")
     if about["version"] != _VERSION:
         raise ValueError(
             f"{path} has format version {about['version']}, this release reads {_VERSION}; use the one that wrote it"

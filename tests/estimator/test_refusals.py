@@ -1,0 +1,102 @@
+"""Input that cannot be used gets the message we promised, with its numbers, before any training."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from prerank import Dependency, Location, Scale
+from prerank.estimator import MixtureRegressor
+
+Table = tuple[np.ndarray, np.ndarray]
+Small = Callable[..., MixtureRegressor]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"strength": "automatic"}, r'strength=\'automatic\': a number of at least 0, or "auto"'),
+        ({"strength": -1.0}, r"strength=-1.0"),
+        ({"strength": float("nan")}, r"strength=nan"),
+        ({"strength": 1.0}, r"strength=1.0 has nothing to weigh; give a prerank"),
+        ({"prerank": Location(), "strengths": (0, -2)}, r"strength=-2.0: a penalty's strength is zero or more"),
+        ({"prerank": []}, "at least one pre-rank"),
+        ({"prerank": Dependency()}, r"Dependency\(lag=1\) is constant for D=2 targets.*use Scale\(\) or Contrast\(\)"),
+        ({"n_components": 0}, "n_components=0: a whole number of at least 1"),
+        ({"max_epochs": 1.5}, "max_epochs=1.5: a whole number"),
+        ({"batch_size": "all"}, "batch_size='all': a whole number"),
+        ({"hidden": (8, 0)}, r"hidden=\(8, 0\): the widths"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0: a positive number"),
+        ({"validation_fraction": 1.0}, "validation_fraction=1.0: a share between 0 and 1"),
+        ({"random_state": "seed"}, "cannot be used to seed"),
+    ],
+)
+def test_parameters(table: Table, small: Small, parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small(**parameters).fit(*table)
+
+
+def test_something_that_is_not_a_prerank(table: Table, small: Small) -> None:
+    with pytest.raises(TypeError, match=r"'location' is not a pre-rank; pass a value such as Location\(\)"):
+        small(prerank=["location"]).fit(*table)
+    with pytest.raises(TypeError, match=r"Location is not a pre-rank but its class; pass Location\(\)"):
+        small(prerank=Location).fit(*table)
+    with pytest.raises(TypeError, match=r"prerank='PCA' is a name; pass a value"):
+        small(prerank="PCA").fit(*table)
+
+
+@pytest.mark.parametrize("prerank", [Scale(), Dependency()])
+def test_preranks_that_are_constant_for_one_target(table: Table, small: Small, prerank: Any) -> None:
+    with pytest.raises(ValueError, match=r"is constant.*D=1 target.*use Marginal\(\)"):
+        small(prerank=prerank).fit(table[0], table[1][:, 0])
+
+
+def test_gaps_in_the_data(table: Table, small: Small) -> None:
+    x, y = table
+    gap = y.copy()
+    gap[3, 1] = np.nan
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        small().fit(x, gap)
+    with pytest.raises(ValueError, match="Input X contains infinity"):
+        small().fit(np.where(x > 0.99, np.inf, x), y)
+
+
+def test_a_constant_target_is_named(table: Table, small: Small) -> None:
+    y = pd.DataFrame({"price": table[1][:, 0], "tax": 0.19})
+    with pytest.raises(ValueError, match=r"'tax' is 0.19 in all 240 training rows"):
+        small().fit(table[0], y)
+
+
+def test_too_few_rows(table: Table, small: Small) -> None:
+    x, y = table
+    with pytest.raises(ValueError, match=r"n_samples=2 rows split into 1 to train on and 1 to validate"):
+        small().fit(x[:2], y[:2])
+    with pytest.raises(ValueError, match=r"n_samples=2 rows of positive weight"):
+        small().fit(x, y, np.arange(300) < 2)
+    assert small().fit(x[:3], y[:3]).predict(x[:3]).shape == (3, 2)
+
+
+def test_weights_that_are_none(table: Table, small: Small) -> None:
+    with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
+        small().fit(*table, -np.ones(300))
+    with pytest.raises(ValueError, match=r"sample_weight"):
+        small().fit(*table, np.ones(299))
+
+
+def test_a_model_that_was_not_fitted(table: Table, small: Small) -> None:
+    for call in (small().predict, small().predict_distribution, small().sample):
+        with pytest.raises(NotFittedError):
+            call(table[0])
+
+
+def test_other_targets_than_those_fitted(table: Table, small: Small) -> None:
+    model = small().fit(*table)
+    with pytest.raises(ValueError, match="y has 1 targets, but the model was fitted to 2"):
+        model.score(table[0], table[1][:, 0])
+    with pytest.raises(ValueError, match="n_members=0"):
+        model.sample(table[0], 0)
+    with pytest.raises(ValueError, match="X has 1 features, but MixtureRegressor is expecting 2"):
+        model.predict(table[0][:, :1])
