@@ -1,0 +1,65 @@
+"""mkdocs hook: formulas become pictures while the site is built, so that a page needs no script and no network.
+
+`pymdownx.arithmatex` marks the formulas of pages and docstrings; matplotlib typesets them; the page gets inline SVG in the
+colour and size of the text around it. A formula that cannot be typeset is a warning, which the strict build refuses.
+"""
+
+import html
+import logging
+import re
+from functools import lru_cache
+from typing import Any
+
+from matplotlib.font_manager import FontProperties
+from matplotlib.path import Path
+from matplotlib.textpath import TextPath, TextToPath
+
+_LOG = logging.getLogger("mkdocs.hooks.formulas")
+_SIZE = 100.0  # glyph coordinates per em
+_FORMULA = re.compile(r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.DOTALL)
+_LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C"}
+# what LaTeX knows and matplotlib does not
+_REWRITES = (
+    (r"\\[td]frac", r"\\frac"),
+    (r"\\[bB]ig+[lr]?\s*", ""),
+    (r"\\text\{", r"\\mathrm{"),
+    (r"\\operatorname\{", r"\\mathrm{"),
+    (r"\\frac\s*(\\?\w)\s*(\\?\w)(?![\w{])", r"\\frac{\1}{\2}"),
+    (r"\\frac\s*(\d)(\d)", r"\\frac{\1}{\2}"),
+    (r"\\frac\s*(\w)\\(\w+)", r"\\frac{\1}{\\\2}"),
+    (r"\\frac\s*(\w)(\w)", r"\\frac{\1}{\2}"),
+    (r"\\(le|ge)(?![a-z])", r"\\\1q"),
+    (r"\\sqrt\s*(\w)", r"\\sqrt{\1}"),
+    (r"\\mathbf\s+(\w)", r"\\mathbf{\1}"),
+    (r"\s+", " "),
+)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Replace every marked formula of a page."""
+    return _FORMULA.sub(lambda found: _picture(found[1], html.unescape(found[2]).strip()), content)
+
+
+@lru_cache(maxsize=None)
+def _picture(tag: str, formula: str) -> str:
+    plain = formula
+    for pattern, replacement in _REWRITES:
+        plain = re.sub(pattern, replacement, plain)
+    font = FontProperties(size=_SIZE, math_fontfamily="cm")
+    try:
+        width, height, descent = TextToPath().get_text_width_height_descent(f"${plain}$", font, ismath=True)
+        path = TextPath((0, 0), f"${plain}$", prop=font)
+    except ValueError as error:
+        _LOG.warning("cannot typeset %r: %s", formula, str(error).splitlines()[-1])
+        return f"<code>{html.escape(formula)}</code>"
+    steps = []
+    for points, code in path.iter_segments(curves=True, simplify=False):
+        if code == Path.CLOSEPOLY:
+            steps.append("Z")
+        else:
+            steps.append(_LETTERS[code] + " ".join(f"{x:.0f} {-y:.0f}" for x, y in points.reshape(-1, 2)))
+    box = f"0 {-(height - descent):.0f} {width:.0f} {height:.0f}"
+    style = f"width:{width / _SIZE:.3f}em;height:{height / _SIZE:.3f}em;vertical-align:{-descent / _SIZE:.3f}em"
+    label = html.escape(formula, quote=True)
+    drawing = f'<svg role="img" aria-label="{label}" viewBox="{box}" style="{style}"><path d="{"".join(steps)}"/></svg>'
+    return f'<{tag} class="formula">{drawing}</{tag}>'

@@ -1,0 +1,143 @@
+"""The documentation tells the truth: its examples run, print what they show, and its links lead somewhere."""
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + list((ROOT / "docs").rglob("*.md"))
+)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+# written against datasets that must be fetched first, and tested by the data layer
+NEED_DATA = {"docs/datasets.md"}
+
+
+class Example(NamedTuple):
+    line: int
+    code: str
+    shown: str | None
+
+
+def examples(page: Path) -> list[Example]:
+    """The Python blocks of a page, each with the block of text that follows it directly, if any: its output."""
+    text = page.read_text(encoding="utf-8")
+    found: list[Example] = []
+    end = -1
+    for block in FENCE.finditer(text):
+        language, body = block[1], block[2]
+        if language == "python":
+            found.append(Example(text.count("\n", 0, block.start()) + 2, body, None))
+            end = block.end()
+        elif language == "text" and end >= 0 and not text[end : block.start()].strip():
+            found[-1] = found[-1]._replace(shown=body)
+    return found
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Small arrays are faster on one thread, and tests share the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # examples stop early on purpose
+@pytest.mark.parametrize("page", [p for p in PAGES if examples(p) and named(p) not in NEED_DATA], ids=named)
+def test_examples_run_in_order_and_print_what_the_page_shows(page, tmp_path, monkeypatch, one_thread):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    names: dict[str, object] = {"__name__": "example"}
+    for example in examples(page):
+        printed = io.StringIO()
+        source = "\n" * (example.line - 1) + example.code  # so that a traceback names the line of the page
+        with contextlib.redirect_stdout(printed):
+            exec(compile(source, str(page), "exec"), names)
+        if example.shown is not None:
+            assert_same_text(printed.getvalue(), example.shown, f"{named(page)}, line {example.line}")
+
+
+def assert_same_text(printed: str, shown: str, where: str) -> None:
+    """The same words and, up to the rounding of another machine, the same numbers."""
+    words, shown_words = (re.split(r"\s+", NUMBER.sub("#", text).strip()) for text in (printed, shown))
+    assert words == shown_words, f"{where} prints\n{printed}"
+    numbers, shown_numbers = ([float(number) for number in NUMBER.findall(text)] for text in (printed, shown))
+    assert numbers == pytest.approx(shown_numbers, rel=0.02, abs=0.005), f"{where} prints\n{printed}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_relative_link_leads_to_a_file_and_a_heading(page):
+    for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        goal = (page.parent / path).resolve() if path else page
+        assert goal.exists(), f"{named(page)} links to {link}, which is not there"
+        if anchor:
+            headings = {slug(heading) for heading in HEADING.findall(goal.read_text(encoding="utf-8"))}
+            assert anchor in headings, f"{named(page)} links to {link}, but {goal.name} has {sorted(headings)}"
+
+
+def slug(heading: str) -> str:
+    """A heading's anchor, as mkdocs and GitHub make it."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower())
+
+
+def test_pages_name_no_machine_and_no_private_folder():
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for private in ("/work/", "/home/", "/root/", "../shared"):
+            assert private not in text, f"{named(page)} mentions {private}"
+
+
+def test_pictures_are_small_and_have_a_script():
+    pictures = list((ROOT / "docs" / "assets").glob("*.png"))
+    assert pictures
+    script = (ROOT / "docs" / "assets" / "make_figures.py").read_text(encoding="utf-8")
+    for picture in pictures:
+        assert picture.stat().st_size < 300_000, picture.name
+        assert picture.name in script, f"{picture.name} is made by no script"
+
+
+def test_the_paper_to_code_table_names_objects_and_tests_that_exist():
+    import importlib
+
+    text = (ROOT / "docs" / "paper-to-code.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`(prerank(?:\.\w+)+)`", text))
+    assert len(names) > 30
+    for name in names:
+        assert resolves(name, importlib.import_module), f"{name} does not exist"
+    tests = set(re.findall(r"`(tests/[\w/]+\.py)`", text))
+    assert tests
+    for test in tests:
+        assert (ROOT / test).exists(), f"{test} does not exist"
+
+
+def resolves(name: str, load) -> bool:  # noqa: ANN001
+    """Whether a dotted name is a module, or an attribute of one."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = load(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[cut:]:
+            if not hasattr(found, attribute):
+                return False
+            found = getattr(found, attribute)
+        return True
+    return False
