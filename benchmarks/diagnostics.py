@@ -77,8 +77,10 @@ def main() -> None:
     except ImportError as reason:
         print(f"energy score: left out ({reason})")
     else:
-        for row in energy_score_rows():
-            print(row)
+        for row in energy_score_rows(options.cases, options.members, options.targets):
+            what = f"energy score, {row['contender']}"
+            print(f"{what:34s} {row['seconds']:8.2f} {'':8s} {row['peak_mb']:7.0f}", flush=True)
+            rows.append({"what": what, "seconds": row["seconds"], "bytes": 1e6 * row["peak_mb"]})
     if options.json is not None:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
