@@ -23,9 +23,15 @@ def point_panel(ax: Axes, observations: np.ndarray, draws: np.ndarray) -> Axes:
     return ax
 
 
-def density_panel(ax: Axes, edges: np.ndarray, observed: np.ndarray, points: np.ndarray, forecast: np.ndarray) -> Axes:
-    """A histogram of observations as densities and the forecast's density as a curve."""
-    ax.stairs(observed, edges, fill=True, color=ORANGE, alpha=0.45, lw=0, label="observed")
+def density_panel(
+    ax: Axes, edges: np.ndarray, observed: Mapping[str, np.ndarray], points: np.ndarray, forecast: np.ndarray
+) -> Axes:
+    """Histograms of observations by name, as densities (the first filled), and the forecast's density as a curve."""
+    for position, (name, heights) in enumerate(observed.items()):
+        if position == 0:
+            ax.stairs(heights, edges, fill=True, color=ORANGE, alpha=0.45, lw=0, label=name)
+        else:
+            ax.stairs(heights, edges, color=INK, lw=0.8, label=name)
     ax.plot(points, forecast, color=BLUE, lw=1.4, label="forecast")
     ax.set_xlim(edges[0], edges[-1])
     ax.set_ylim(bottom=0)

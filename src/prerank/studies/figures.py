@@ -72,13 +72,14 @@ def power_figure(power: pd.DataFrame, title: str) -> Figure:
     table = power.set_index(["prerank", "scenario", "n_cases"])["rejection_rate"]
     n_rows = math.ceil(len(preranks) / 3)
     with quiet_style():
-        figure = new_figure(PAGE_WIDTH, 0.9 + n_rows * (0.55 + 0.155 * len(scenarios)))
+        figure = new_figure(PAGE_WIDTH, 0.9 + n_rows * (0.65 + 0.155 * len(scenarios)))
         axes = figure.subplots(n_rows, 3, squeeze=False, sharey=True)
         for ax, prerank in zip(axes.flat, preranks, strict=False):
             values = np.array([[table[prerank, scenario, n] for n in sizes] for scenario in scenarios])
             heatmap(ax, values, scenarios, [_short_count(n) for n in sizes])
             ax.set_title(prerank)
             ax.tick_params(axis="both", labelsize=7.5)
+            ax.tick_params(axis="x", rotation=90, pad=1)
         for ax in list(axes.flat)[len(preranks) :]:
             ax.set_visible(False)
         for ax in axes[-1]:

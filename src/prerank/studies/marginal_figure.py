@@ -25,18 +25,22 @@ def marginal_figure(example: MarginalExample) -> Figure:
             [["points", "y1", "marginal"], ["contrast density", "contrast", "PCA"]], width_ratios=[1, 1, 1]
         )
         point_panel(panels["points"], y[:_SHOWN], draws[:_SHOWN]).set_title("Samples differ,")
-        panels["points"].legend(loc="lower right", fontsize=7.5, handletextpad=0.1, borderaxespad=0.1, markerscale=2)
-        _densities(panels["y1"], y[:, 0], 1.0, "each margin agrees,", "$y_1$ (and $y_2$)")
+        panels["points"].legend(
+            loc="lower right", fontsize=7.5, handletextpad=0.1, markerscale=2, frameon=True, edgecolor="none"
+        )
+        margins = {"observed $y_1$": y[:, 0], "observed $y_2$": y[:, 1]}
+        _densities(panels["y1"], margins, 1.0, "each margin agrees,", "$y_1$ and $y_2$")
         _curves(panels["marginal"], example.curves, "marginal", "and so do their PITs;")
         spread = np.sqrt(2 - 2 * forecast_correlation)
-        _densities(panels["contrast density"], y[:, 0] - y[:, 1], spread, "Forecast contrast too wide:", "$y_1 - y_2$")
+        contrast = {"observed": y[:, 0] - y[:, 1]}
+        _densities(panels["contrast density"], contrast, spread, "Forecast contrast too wide:", "$y_1 - y_2$")
         _curves(panels["contrast"], example.curves, "contrast", "its PITs show it,")
         _curves(panels["PCA"], example.curves, "PCA", "and so does PCA.")
         return figure
 
 
-def _densities(ax: Axes, observed: np.ndarray, spread: float, title: str, label: str) -> None:
-    heights = np.histogram(observed, _EDGES, density=True)[0]
+def _densities(ax: Axes, observed: dict[str, np.ndarray], spread: float, title: str, label: str) -> None:
+    heights = {name: np.histogram(values, _EDGES, density=True)[0] for name, values in observed.items()}
     density_panel(ax, _EDGES, heights, _POINTS, stats.norm.pdf(_POINTS, scale=spread))
     ax.set_xlabel(label)
     ax.set_title(title)
