@@ -20,7 +20,7 @@ _FORMULA = re.compile(r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.*?)(?:\\\)
 _LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C"}
 # what LaTeX knows and matplotlib does not
 _REWRITES = (
-    (r"\\[td]frac", r"\\frac"),
+    (r"\\tfrac", r"\\frac"),
     (r"\\[bB]ig+[lr]?\s*", ""),
     (r"\\text\{", r"\\mathrm{"),
     (r"\\operatorname\{", r"\\mathrm{"),
@@ -29,7 +29,9 @@ _REWRITES = (
     (r"\\frac\s*(\w)\\(\w+)", r"\\frac{\1}{\\\2}"),
     (r"\\frac\s*(\w)(\w)", r"\\frac{\1}{\2}"),
     (r"\\(le|ge)(?![a-z])", r"\\\1q"),
+    (r"\\top(?![a-z])", r"\\mathsf{T}"),  # a relation to matplotlib, with space around it
     (r"\\sqrt\s*(\w)", r"\\sqrt{\1}"),
+    (r"\}\s*\\sum", r"}\\,\\sum"),
     (r"\\mathbf\s+(\w)", r"\\mathbf{\1}"),
     (r"\s+", " "),
 )
@@ -43,6 +45,8 @@ def on_page_content(content: str, **_: Any) -> str:
 @lru_cache(maxsize=None)
 def _picture(tag: str, formula: str) -> str:
     plain = formula
+    if tag == "div":
+        plain = re.sub(r"\\frac", r"\\dfrac", plain)
     for pattern, replacement in _REWRITES:
         plain = re.sub(pattern, replacement, plain)
     font = FontProperties(size=_SIZE, math_fontfamily="cm")
