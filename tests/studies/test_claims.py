@@ -1,6 +1,7 @@
 """Verdicts follow from the rates by the stated rule, and recommendations from the cases needed."""
 
 import math
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -106,3 +107,10 @@ def test_recommendation_is_as_good_as_its_worst_form():
         }
     )
     assert sentences(recommendations(table)) == ["To find wrong correlation use dependency (800 cases are enough)."]
+
+
+def test_the_page_shows_the_verdicts_that_follow_from_the_committed_rates():
+    root = Path(__file__).parents[2]
+    verdicts = claims_markdown(judge(PAPER_CLAIMS, pd.read_csv(root / "results" / "simulations" / "power.csv")))
+    assert (root / "results" / "simulations" / "claims.md").read_text(encoding="utf-8") == verdicts
+    assert verdicts in (root / "docs" / "simulations.md").read_text(encoding="utf-8")

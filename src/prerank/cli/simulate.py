@@ -115,9 +115,7 @@ def _power(
             part = run_power(simulation, design, members, seed, device, report)
         parts.append(part)
         figures[f"power-{simulation.name}"] = power_figure(part, simulation.title)
-        figures[f"cases-needed-{simulation.name}"] = needed_figure(
-            part, f"{simulation.title}: cases needed to find a mistake 8 times in 10"
-        )
+        figures[f"cases-needed-{simulation.name}"] = needed_figure(part, simulation.title)
     power = pd.concat(parts, ignore_index=True)
     judged, advice = judge(PAPER_CLAIMS, power), recommendations(power)
     needed = {

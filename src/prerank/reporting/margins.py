@@ -34,7 +34,7 @@ def density_panel(
             ax.stairs(heights, edges, color=INK, lw=0.8, label=name)
     ax.plot(points, forecast, color=BLUE, lw=1.4, label="forecast")
     ax.set_xlim(edges[0], edges[-1])
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.3 * max(heights.max() for heights in observed.values()))  # room for the key
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     return ax

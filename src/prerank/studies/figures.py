@@ -54,13 +54,14 @@ def needed_figure(power: pd.DataFrame, title: str, wanted: float = 0.8) -> Figur
     darkness = (math.log(sizes[-1]) - np.log(needed.to_numpy())) / max(math.log(sizes[-1] / sizes[0]), 1e-9)
     text = [["–" if math.isnan(n) else f"{int(n):,}" for n in row] for row in needed.to_numpy()]
     with quiet_style():
-        figure = new_figure(PAGE_WIDTH, 1.1 + 0.27 * len(needed))
+        figure = new_figure(PAGE_WIDTH, 1.3 + 0.27 * len(needed))
         ax = figure.subplots()
         columns = [_SHORT.get(name, name) for name in needed.columns]
         heatmap(ax, 0.12 + 0.88 * darkness, list(needed.index), columns, text)
         ax.xaxis.tick_top()
         ax.tick_params(axis="both", labelsize=7.5, pad=1)
-        figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+        question = f"Cases needed to find a mistake {wanted:.0%} of the time"
+        figure.suptitle(f"{title}\n{question}", x=0.01, ha="left", fontsize=10.5, fontweight="bold")
         return figure
 
 
