@@ -8,6 +8,7 @@ All numbers of a table come from one run; absolute times on a CPU are those of t
 
 import argparse
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -30,21 +31,25 @@ def make_set(n_targets: int, device: str, rows: int = 4 * BATCH) -> TrainingSet:
     return TrainingSet(x[:rows], y[:rows], x[rows:], y[rows:])
 
 
-def milliseconds_per_step(runs: list[Run], data: TrainingSet, steps: int, repeats: int = 3) -> float:
-    """Median over repeats of (time of 3 x steps minus time of steps) / (2 x steps): set-up and capture cancel."""
+class Watch:
+    """Progress that only notes the time; the loop reads the fleet before it reports, so the device has caught up."""
 
-    def seconds(count: int) -> float:
-        if data.x.is_cuda:
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        fit(runs, data, FitOptions(max_steps=count, patience=10**6))
-        if data.x.is_cuda:
-            torch.cuda.synchronize()
-        return time.perf_counter() - start
+    def start(self, n_models: int, max_epochs: int) -> None:
+        self.times: list[float] = []
 
-    seconds(steps)
-    taken = sorted((seconds(3 * steps) - seconds(steps)) / (2 * steps) for _ in range(repeats))
-    return 1000 * taken[len(taken) // 2]
+    def advance(self, epoch: int, n_active: int, best_score: Tensor) -> None:
+        self.times.append(time.perf_counter())
+
+    def stop(self) -> None:
+        pass
+
+
+def milliseconds_per_step(runs: list[Run], data: TrainingSet, epochs: int) -> float:
+    """Median time of an epoch after the first (which warms up and captures), over its steps; validation included."""
+    watch = Watch()
+    fit(runs, data, FitOptions(max_epochs=epochs + 1, patience=10**6), watch)
+    taken = sorted(b - a for a, b in pairwise(watch.times))
+    return 1000 * taken[len(taken) // 2] / (len(data.x) // BATCH)
 
 
 class PlainNetwork(nn.Module):
@@ -127,18 +132,18 @@ def plain_milliseconds(name: str, n_targets: int, steps: int) -> float:
     return 1000 * sorted(taken[1:])[steps // 2]
 
 
-def cpu_table(fleet: int, steps: int) -> None:
+def cpu_table(fleet: int, epochs: int) -> None:
     print(f"milliseconds per model and step, batch {BATCH}, S = {DRAWS}, {torch.get_num_threads()} threads")
     heads = ("D", "pre-rank", "plain", "alone", f"fleet of {fleet}", "plain/alone", "plain/fleet")
     print("{:>3} {:<11} {:>8} {:>8} {:>12} {:>12} {:>12}".format(*heads))
     for n_targets in (4, 16):
-        data = make_set(n_targets, "cpu")
+        data = make_set(n_targets, "cpu", 2 * BATCH)
         for prerank in paper_preranks(n_targets):
             penalty = PreRankPenalty(prerank, n_draws=DRAWS)
             plain = plain_milliseconds(prerank.name, n_targets, 5)
-            alone = milliseconds_per_step([Run(0, penalty, 10.0)], data, steps)
+            alone = milliseconds_per_step([Run(0, penalty, 10.0)], data, epochs)
             runs = [Run(SEEDS[k % 5], penalty, 1.0 + k) for k in range(fleet)]
-            together = milliseconds_per_step(runs, data, max(1, steps // 4), repeats=1) / fleet
+            together = milliseconds_per_step(runs, data, 1) / fleet
             print(
                 f"{n_targets:>3} {prerank.name:<11} {plain:>8.1f} {alone:>8.1f} {together:>12.2f} "
                 f"{plain / alone:>12.1f} {plain / together:>12.1f}",
@@ -159,14 +164,14 @@ def gpu_table(profile: bool, out: Path | None) -> None:
     print(torch.cuda.get_device_name(), "float32, no tf32; batch", BATCH, "S", DRAWS)
     print(f"{'D':>3} {'models':>6} {'ms/step':>8} {'GB peak':>8} {'floor ms':>9}   per group alone (ms/step)")
     for n_targets in (2, 6, 16):
-        data = make_set(n_targets, "cuda")
+        data = make_set(n_targets, "cuda", 64 * BATCH)
         runs = grid(n_targets)
         torch.cuda.reset_peak_memory_stats()
-        whole = milliseconds_per_step(runs, data, 50)
+        whole = milliseconds_per_step(runs, data, 5)
         peak = torch.cuda.max_memory_allocated() / 1e9
-        parts = {"none": milliseconds_per_step(runs[:5], data, 50, 1)}
+        parts = {"none": milliseconds_per_step(runs[:5], data, 3)}
         for k, prerank in enumerate(paper_preranks(n_targets)):
-            parts[prerank.name] = milliseconds_per_step(runs[5 + 25 * k : 30 + 25 * k], data, 50, 1)
+            parts[prerank.name] = milliseconds_per_step(runs[5 + 25 * k : 30 + 25 * k], data, 3)
         listed = ", ".join(f"{name} {ms:.2f}" for name, ms in parts.items())
         print(
             f"{n_targets:>3} {len(runs):>6} {whole:>8.2f} {peak:>8.2f} {floor(n_targets):>9.2f}   {listed}", flush=True
@@ -206,11 +211,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--fleet", type=int, default=30)
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     if chosen.device == "cuda":
         gpu_table(chosen.profile, chosen.out)
     else:
-        cpu_table(chosen.fleet, chosen.steps)
+        cpu_table(chosen.fleet, chosen.epochs)

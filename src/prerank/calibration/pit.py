@@ -218,7 +218,9 @@ def smooth_pit(
     projection: Projection, draws: Ensemble, y: Tensor, how: SmoothRank, scale: Tensor | None = None
 ) -> Tensor:
     """Smooth PIT (..., N, K) of y among weighted draws under a projection; `scale` (..., N, 1, K) may be held fixed."""
-    t, members = projection(y[..., None, :]), projection(draws.members)
+    # projected together: one pass over what the projection learnt, instead of one for a single point and one for the rest
+    points = torch.cat([y[..., None, :].expand(*draws.members.shape[:-2], 1, -1), draws.members], -2)
+    t, members = projection(points).split([1, draws.n_members], -2)
     weights = draws.probabilities[..., None]
     if how.relative and scale is None:
         scale = spread(members, weights)

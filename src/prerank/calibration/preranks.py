@@ -327,7 +327,9 @@ def principal_directions(covariance: Tensor) -> Tensor:
     if jacobi.available(covariance) and not covariance.requires_grad:
         vectors = jacobi.eigenvectors(covariance).flip(-1)
     else:
-        vectors = torch.linalg.eigh(covariance).eigenvectors.flip(-1)
+        # in parts, because the GPU's library fails on batches of a hundred thousand
+        parts = covariance.reshape(-1, *covariance.shape[-2:]).split(1 << 14)
+        vectors = torch.cat([torch.linalg.eigh(part).eigenvectors for part in parts]).reshape(covariance.shape).flip(-1)
     size = vectors.abs()
     largest = (size >= (1 - 1e-5) * size.amax(-2, keepdim=True)).to(torch.uint8).argmax(-2, keepdim=True)
     return vectors * torch.where(vectors.gather(-2, largest) < 0, -1.0, 1.0)

@@ -1,6 +1,7 @@
 """The paper's family: a mixture of multivariate Gaussians for every case."""
 
 import math
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -97,6 +98,12 @@ class GaussianMixture(Distribution):
 
     def log_density(self, points: Tensor) -> Tensor:
         """Log density of P points per case: (..., N, P, D) -> (..., N, P)."""
+        if self._has_kernel() and points.shape[-2] >= 16:  # fewer points would leave most of a block idle
+            from prerank.forecast.mixture_kernel import LogDensity
+
+            points = points.expand(*self.batch_shape, *points.shape[-2:])
+            flat = (tensor.flatten(0, len(self.batch_shape) - 1).contiguous() for tensor in (points, *self._parts()))
+            return LogDensity.apply(*flat).reshape(points.shape[:-1])
         centred = (points[..., None, :, :] - self.loc[..., :, None, :]).mT
         whitened = torch.linalg.solve_triangular(self.scale_tril, centred, upper=False)
         log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
@@ -116,7 +123,8 @@ class GaussianMixture(Distribution):
         """
         loc, scale = self.along(directions)
         standardised = (values[..., None, :, :] - loc[..., :, None, :]) / scale[..., :, None, :]
-        return (self.weights[..., :, None, None] * torch.special.ndtr(standardised)).sum(-3)
+        # weights sum to one up to rounding, so the sum may exceed one by as much
+        return (self.weights[..., :, None, None] * torch.special.ndtr(standardised)).sum(-3).clamp(0.0, 1.0)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Equally weighted draws from torch's global generator, sample axes first, as torch has it."""
@@ -184,12 +192,28 @@ class GaussianMixture(Distribution):
 
     def _combine(self, choice: Tensor, noise: Tensor) -> Tensor:
         """mu_c + L_c eps with c = choice (..., N, M), eps = noise (..., N, M, D)."""
+        if self._has_kernel() and choice.shape[-1] <= 256:
+            from prerank.forecast.mixture_kernel import Draw
+
+            flat = (
+                tensor.flatten(0, len(self.batch_shape) - 1).contiguous()
+                for tensor in (self.loc, self.scale_tril, choice, noise)
+            )
+            return Draw.apply(*flat).reshape(noise.shape)
         points = torch.zeros_like(noise)
         # One product per component instead of gathering (N, M, D, D) factors: C times the arithmetic, 1/D the memory.
         for c in range(self.n_components):
             drawn = self.loc[..., c, None, :] + noise @ self.scale_tril[..., c, :, :].mT
             points = torch.where((choice == c)[..., None], drawn, points)
         return points
+
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.loc, self.scale_tril, self.log_weights
+
+    def _has_kernel(self) -> bool:
+        """Whether fused kernels can do it: on a GPU, in single precision, with few targets."""
+        on_gpu = self.loc.device.type == "cuda" and self.loc.dtype == torch.float32
+        return on_gpu and len(self.batch_shape) > 0 and self.n_targets <= 32 and find_spec("triton") is not None
 
 
 def allocate(weights: Tensor, total: int, at_least: int) -> Tensor:

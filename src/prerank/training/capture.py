@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -62,3 +63,26 @@ class Captured:
                 gc.enable()
         for tensor, value in zip(state, before, strict=True):
             tensor.copy_(value)
+
+
+class Branches:
+    """Streams that work at the same time: what is computed in `branches[k]` may run beside the other branches.
+
+    The penalties of a fleet do not wait for each other, and each alone is too small to fill a GPU. Captured in a graph,
+    the branches become parallel paths, in the backward pass too. On a CPU this is nothing.
+    """
+
+    def __init__(self, device: torch.device, count: int) -> None:
+        self.streams = [torch.cuda.Stream(device) for _ in range(count)] if device.type == "cuda" else []
+
+    def __enter__(self) -> "Branches":
+        for stream in self.streams:
+            stream.wait_stream(torch.cuda.current_stream())
+        return self
+
+    def __getitem__(self, number: int) -> AbstractContextManager[object]:
+        return torch.cuda.stream(self.streams[number]) if self.streams else nullcontext()
+
+    def __exit__(self, *failure: object) -> None:
+        for stream in self.streams:
+            torch.cuda.current_stream().wait_stream(stream)
