@@ -1,5 +1,7 @@
 """`fit`: one loop that trains a whole fleet."""
 
+import hashlib
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +16,17 @@ from prerank.forecast import GaussianMixture
 from prerank.randomness import bits, key, mix, normals_of_step
 from prerank.training.capture import Captured, Plain
 from prerank.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from prerank.training.fleet import Architecture, Fleet, Penalty, Run, adam, forecast_of, new_fleet, note_scores
+from prerank.training.fleet import (
+    Architecture,
+    Fleet,
+    Penalty,
+    Run,
+    adam,
+    bounded_forecast_of,
+    forecast_of,
+    new_fleet,
+    note_scores,
+)
 from prerank.training.objective import NegativeLogLikelihood, Score
 from prerank.training.progress import Progress, Silent
 
@@ -36,7 +48,8 @@ class FitOptions:
     """How a fleet is trained; the defaults are the paper's.
 
     `patience` epochs without an improvement of `min_improvement` in the validation score end a model. `score` is what is
-    minimised (the penalty is added), `monitor` what stops. A checkpoint is written every `checkpoint_seconds`.
+    minimised (the penalty is added), `monitor` what stops. A checkpoint is written every `checkpoint_seconds`. `max_steps`
+    interrupts the fit there: what comes back are the best weights of the epochs that were completed.
     """
 
     n_components: int = 5
@@ -117,13 +130,24 @@ class Batches:
         if not runs:
             raise ValueError("no run to train: give at least one Run(seed=..., penalty=..., strength=...)")
         seeds = sorted({run.seed for run in runs})
-        sets = [data if isinstance(data, TrainingSet) else data[seed] for seed in seeds]
+        by_seed = dict.fromkeys(seeds, data) if isinstance(data, TrainingSet) else dict(data)
+        lacking = [seed for seed in seeds if seed not in by_seed]
+        if lacking:
+            raise ValueError(f"no data for the seeds {lacking}; there are data for {sorted(by_seed)}")
+        sets = [by_seed[seed] for seed in seeds]
         for item in sets:
             _refuse_bad_set(item)
         shapes = {tuple(tuple(part.shape) for part in item[:4]) for item in sets}
         if len(shapes) > 1:
             raise ValueError(f"the data of different seeds have different shapes: {sorted(shapes)}")
         return Batches(sets, seeds, options.batch_size)
+
+    def digest(self) -> str:
+        """A hash of all numbers, so that a checkpoint is not resumed on other data of the same size."""
+        hashed = hashlib.blake2b(digest_size=16)
+        for tensor in (self.x, self.y, self.x_validation, self.y_validation, self.weights):
+            hashed.update(repr(tensor.shape).encode() + tensor.cpu().contiguous().numpy().tobytes())
+        return hashed.hexdigest()
 
     def order(self, epoch: int) -> Tensor:
         """Row numbers (seeds, batches x size) of an epoch, shuffled by (seed, epoch); missing rows of the last are -1."""
@@ -140,6 +164,16 @@ class Batches:
 
 
 def _refuse_bad_set(item: TrainingSet) -> None:
+    shapes = {what: tuple(getattr(item, what).shape) for what in ("x", "y", "x_validation", "y_validation")}
+    if any(len(shape) != 2 for shape in shapes.values()):
+        raise ValueError(
+            f"features and targets are tables (rows, columns), got {shapes}; use y[:, None] for one target"
+        )
+    if shapes["x"][1] != shapes["x_validation"][1] or shapes["y"][1] != shapes["y_validation"][1]:
+        raise ValueError(f"training and validation rows differ in columns: {shapes}")
+    dtypes = {tensor.dtype for tensor in item[:4]}
+    if len(dtypes) > 1 or not item.x.is_floating_point():
+        raise TypeError(f"features and targets must have one floating point type, got {sorted(map(str, dtypes))}")
     rows, validation = len(item.x), len(item.x_validation)
     if rows < 2 or validation < 1:
         raise ValueError(f"{rows} training and {validation} validation rows: at least 2 and 1 are needed")
@@ -154,6 +188,13 @@ def _refuse_bad_set(item: TrainingSet) -> None:
             raise ValueError(
                 f"{what} has NaN or infinite values in {bad} of {len(tensor)} rows; drop or fill them first"
             )
+    weights = item.weights
+    if weights is not None:
+        if weights.shape != (rows,):
+            raise ValueError(f"weights have shape {tuple(weights.shape)} for {rows} training rows; give one per row")
+        bad = int((~weights.isfinite() | (weights < 0)).sum())
+        if bad or not weights.sum() > 0:
+            raise ValueError(f"weights must be finite, not negative and not all zero; {bad} of {rows} are not")
 
 
 class _Loop:
@@ -166,7 +207,7 @@ class _Loop:
         self.progress = progress
         self.device, self.dtype = batches.x.device, batches.x.dtype
         # models with the same penalty stand together, so that each penalty is evaluated once on a slice of the fleet
-        penalties = list(dict.fromkeys(run.effective_penalty for run in runs))
+        penalties = list(dict.fromkeys([None, *(run.effective_penalty for run in runs)]))  # those without one first
         order = sorted(range(len(runs)), key=lambda i: penalties.index(runs[i].effective_penalty))
         fleet = new_fleet(runs, architecture, self.dtype, self.device)
         self.fleet = fleet.select(torch.tensor(order, device=self.device))
@@ -176,19 +217,22 @@ class _Loop:
             stream: torch.tensor([key(seed, stream) for seed in batches.seeds], device=self.device)
             for stream in ("score", "ranked", "learnt", "validation")
         }
+        self.fingerprint = self._fingerprint() if options.checkpoint is not None else ""
         if options.checkpoint is not None and options.checkpoint.exists():
-            self._resume(load_checkpoint(options.checkpoint, self._fingerprint(), self.device))
+            self._resume(load_checkpoint(options.checkpoint, self.fingerprint, self.device))
         self._regroup()
 
     def _fingerprint(self) -> str:
-        """What a checkpoint must agree with: the runs, the data's sizes and all options that change the result."""
+        """What a checkpoint must agree with: the runs, the data and all options that change the result."""
         kept = {
             name: value
             for name, value in vars(self.options).items()
             if name not in ("checkpoint", "checkpoint_seconds", "max_steps")
         }
-        shapes = (self.batches.x.shape, self.batches.x_validation.shape, self.batches.size, self.batches.seeds)
-        return str(key(0, self.runs, self.architecture, shapes, kept, self.dtype))
+        data = (self.batches.digest(), self.batches.size, self.batches.seeds)
+        text = repr((self.runs, self.architecture, data, kept, self.dtype))
+        # a function prints its address, which no other process shares: Custom(f) is told by its name alone
+        return str(key(0, re.sub(r" at 0x[0-9a-fA-F]+", "", text)))
 
     def _resume(self, saved: Checkpoint) -> None:
         self.fleet, self.done = saved.fleet, saved.done
@@ -215,27 +259,34 @@ class _Loop:
         )
 
     def run(self) -> FittedFleet:
+        self.progress.start(len(self.runs), self.options.max_epochs)
+        try:
+            self._train()
+        finally:  # an interruption must leave the terminal as it was
+            self.progress.stop()
+        self._save()
+        return self._result()
+
+    def _train(self) -> None:
         options, batches = self.options, self.batches
         saved_at = time.monotonic()
         # On a GPU the host looks up only now and then, so that it never holds the queue; finished models are masked.
         epochs_between_looks = 1 if self.device.type == "cpu" else max(1, 64 // batches.per_epoch)
-        self.progress.start(len(self.runs), options.max_epochs)
         while self.fleet.size and self.epoch < options.max_epochs:
             order = batches.order(self.epoch)
             for number in range(self.step_in_epoch, batches.per_epoch):
+                if options.max_steps is not None and self.steps >= options.max_steps:
+                    return
                 self.step(order[:, number * batches.size : (number + 1) * batches.size])
                 self.steps, self.step_in_epoch = self.steps + 1, number + 1
                 if options.checkpoint is not None and time.monotonic() - saved_at > options.checkpoint_seconds:
                     self._save()
                     saved_at = time.monotonic()
-                if options.max_steps is not None and self.steps >= options.max_steps:
-                    return self._finish()
             self.validate()
             self.epoch, self.step_in_epoch = self.epoch + 1, 0
             if self.epoch % epochs_between_looks == 0:
                 self._let_finished_go()
                 self.progress.advance(self.epoch, int(self.fleet.active.sum()), self.fleet.best_score)
-        return self._finish()
 
     def state(self) -> list[Tensor]:
         """Every tensor that a step or a validation changes."""
@@ -244,7 +295,11 @@ class _Loop:
     def _step(self, rows: Tensor) -> None:
         x, y, weights = (part[self.seed_of] for part in self.batches.take(rows))
         leaves = [tensor.detach().requires_grad_() for tensor in self.fleet.weights]
-        loss = self._loss(forecast_of(leaves, x, self.architecture), y, weights)
+        if isinstance(self.step, Captured):
+            loss = self._loss(forecast_of(leaves, x, self.architecture), y, weights)
+        else:
+            forecast, sane = bounded_forecast_of(leaves, x, self.architecture)
+            loss = torch.where(sane, self._loss(forecast, y, weights), torch.nan)
         gradients = torch.autograd.grad(loss.sum(), leaves)
         finite = loss.detach().isfinite()
         for gradient in gradients:
@@ -256,8 +311,10 @@ class _Loop:
         self.clock.add_(1)
 
     def _loss(self, forecast: GaussianMixture, y: Tensor, weights: Tensor) -> Tensor:
-        """Mean score of each model's batch plus strength times its penalty, (E,)."""
-        noise = self._noise("score", self.options.score.n_draws, y)
+        """Mean score of each model's batch plus strength times its penalty, (E,); zero if all its rows weigh nothing."""
+        total = weights.sum(-1, keepdim=True)
+        weights = torch.where(total > 0, weights, 1.0)
+        noise = self._noise("score", self.options.score.n_draws, y, self.clock)
         scores = self.options.score(forecast, y, noise if noise is None else noise[self.seed_of])
         loss = (scores * weights).sum(-1) / weights.sum(-1)
         drawn: dict[tuple[str, tuple[int, ...]], Tensor] = {}
@@ -276,11 +333,11 @@ class _Loop:
             )
             value = penalty(_models(forecast, models), y[models], case_weights=weights[models], noise=(ranked, learnt))
             penalised = torch.cat([penalised[: models.start], value, penalised[models.stop :]])
-        return loss + self.strength * penalised
+        return (loss + self.strength * penalised) * (total[:, 0] > 0)
 
-    def _noise(self, stream: str, n_draws: int, y: Tensor) -> Tensor | None:
+    def _noise(self, stream: str, n_draws: int, y: Tensor, step: Tensor) -> Tensor | None:
         shape = (y.shape[-2], n_draws, y.shape[-1])
-        return normals_of_step(self.noise_keys[stream], self.clock, shape, self.dtype) if n_draws else None
+        return normals_of_step(self.noise_keys[stream], step, shape, self.dtype) if n_draws else None
 
     def _validate(self) -> None:
         batches, fleet = self.batches, self.fleet
@@ -291,7 +348,8 @@ class _Loop:
                 rows = slice(start, min(start + _VALIDATION_ROWS, n_rows))
                 forecast = forecast_of(fleet.weights, batches.x_validation[:, rows][self.seed_of], self.architecture)
                 y = batches.y_validation[:, rows][self.seed_of]
-                noise = self._noise("validation", self.options.monitor.n_draws, y)
+                # the same numbers in every epoch: what differs between epochs is then the model and not its draws
+                noise = self._noise("validation", self.options.monitor.n_draws, y, torch.full_like(self.clock, start))
                 total += self.options.monitor(forecast, y, noise if noise is None else noise[self.seed_of]).sum(-1)
         note_scores(fleet, total / n_rows, self.epoch_clock, self.options.min_improvement, self.options.patience)
         self.epoch_clock.add_(1)
@@ -309,11 +367,9 @@ class _Loop:
     def _save(self) -> None:
         if self.options.checkpoint is not None:
             saved = Checkpoint(self.fleet, self.done, self.epoch, self.step_in_epoch, self.steps)
-            save_checkpoint(self.options.checkpoint, saved, self._fingerprint())
+            save_checkpoint(self.options.checkpoint, saved, self.fingerprint)
 
-    def _finish(self) -> FittedFleet:
-        self._save()
-        self.progress.stop()
+    def _result(self) -> FittedFleet:
         parts = [*self.done, *([self.fleet] if self.fleet.size else [])]
         place = torch.cat([part.index for part in parts]).argsort()
 
