@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-OPTIONAL = {"simulations.md", "decisions/simulations.md", "decisions/estimator.md", "reference/estimator.md"}
+OPTIONAL = {"decisions/estimator.md"}
 
 
 def on_config(config: Any, **_: Any) -> Any:
