@@ -1,0 +1,1 @@
+"""The paper's experiments: what is run, what is recorded, and what it says."""
