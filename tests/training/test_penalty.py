@@ -1,0 +1,238 @@
+"""The penalty: calibrated at the truth, correct gradients, at home in anybody's loop, and clear about what it refuses."""
+
+import pytest
+import torch
+from torch import nn
+
+from prerank.calibration import (
+    HDR,
+    PCA,
+    Contrast,
+    Copula,
+    Dependency,
+    Location,
+    Marginal,
+    Scale,
+    SmoothRank,
+    paper_preranks,
+    pce,
+)
+from prerank.forecast import Ensemble, GaussianMixture
+from prerank.models import MixtureNetwork
+from prerank.training import PreRankPenalty, PublishedPenalty
+from prerank.training.published import published_null_level, published_pce, soft_draws
+
+SMOOTH = SmoothRank(temperature=3.0)  # gentle sigmoids, so that finite differences see the same slope as the gradient
+SEVEN = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula()]
+
+
+def parameters(cases=4, components=2, targets=3, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    raw = 0.4 * draw(cases, components, targets, targets).tril(-1)
+    raw = raw + torch.diag_embed(0.5 + draw(cases, components, targets).abs())
+    return draw(cases, components), draw(cases, components, targets), raw, draw(cases, targets)
+
+
+def noise_for(penalty, law, cases, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(
+        None if shape is None else torch.randn(shape, generator=generator, dtype=torch.float64)
+        for shape in penalty.noise_shapes(law, cases)
+    )
+
+
+@pytest.mark.parametrize("prerank", [*SEVEN, Contrast()], ids=lambda prerank: prerank.name)
+def test_gradients_reach_weights_means_and_factors_and_are_right(prerank, monkeypatch):
+    """gradcheck with fixed noise. Spreads, bandwidths and directions are constants of a step by design (detached), so they
+    are computed once and held while the parameters are moved; the allocation of draws is piecewise constant."""
+    penalty = PreRankPenalty(prerank, temperature=10.0, n_levels=10, power=2, n_draws=8, rank=SMOOTH)
+    logits, loc, factor, y = parameters()
+    law = GaussianMixture(logits, loc, factor)
+    noise = noise_for(penalty, law, 4)
+    hold_constants(prerank, penalty, law, y, noise, monkeypatch)
+    inputs = [tensor.clone().requires_grad_() for tensor in (logits, loc, factor)]
+
+    def value(logits, loc, factor):
+        return penalty(GaussianMixture(logits, loc, factor.tril()), y, noise=noise)
+
+    gradients = torch.autograd.grad(value(*inputs), inputs)
+    assert all(gradient.abs().max() > 0 for gradient in gradients)
+    assert torch.autograd.gradcheck(value, inputs, eps=1e-6, atol=1e-6, rtol=1e-4)
+
+
+def hold_constants(prerank, penalty, law, y, noise, monkeypatch):
+    """Whatever a step detaches keeps the value that it has at the starting point."""
+    from prerank.calibration import pit, preranks
+
+    def frozen(function):
+        kept = []
+
+        def held(*arguments, **more):
+            if not kept:
+                kept.append(function(*arguments, **more).detach())
+            return kept[0]
+
+        return held
+
+    for module, name in ((pit, "spread"), (preranks, "bandwidths"), (preranks, "principal_directions")):
+        monkeypatch.setattr(module, name, frozen(getattr(module, name)))
+    penalty(law, y, noise=noise)
+
+
+def test_soft_draws_carry_gradients():
+    logits, loc, factor, _ = parameters()
+    inputs = [tensor.clone().requires_grad_() for tensor in (logits, loc, factor)]
+    noise = torch.randn(4, 5, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda *given: soft_draws(GaussianMixture(*given), noise), inputs)
+
+
+@pytest.mark.parametrize("prerank", [*SEVEN, (Location(), Copula())], ids=str)
+def test_the_published_penalty_has_gradients_too(prerank):
+    penalty = PublishedPenalty(prerank, n_draws=8)
+    logits, loc, factor, y = parameters()
+    inputs = [tensor.clone().requires_grad_() for tensor in (logits, loc, factor)]
+    gradients = torch.autograd.grad(penalty(GaussianMixture(*inputs), y), inputs)
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("weights", [(0.2, 0.2, 0.2, 0.2, 0.2), (0.96, 0.01, 0.01, 0.01, 0.01)], ids=["even", "uneven"])
+@pytest.mark.parametrize("n_targets", [2, 4])
+def test_training_sees_a_true_forecast_as_calibrated(n_targets, weights, benchmark_script):
+    """Below half the null level of a batch of 256, plus what 2,000 uniform PITs show by chance (99.9 % quantile)."""
+    script = benchmark_script("calibration_of_training")
+    law = script.mixtures(2000, n_targets, weights, distance=1.5)
+    y = law.ensemble(1, seed=1, stream="truth").members[:, 0]
+    chance = 1.1 / 2000**0.5  # the mean absolute Brownian bridge exceeds 1.1 with probability below 0.001
+    for prerank in paper_preranks(n_targets):
+        assert script.training_pce(prerank, law, y) < script.limit() + chance, prerank
+
+
+def test_published_soft_draws_make_a_perfect_forecast_look_miscalibrated(benchmark_script):
+    """About 0.0735 for five equal N(0, I); true draws give the null level."""
+    assert benchmark_script("calibration_of_training").published_training_pce(2000) == pytest.approx(0.0735, abs=0.01)
+    factor = torch.eye(2).expand(2000, 5, 2, 2)
+    law = GaussianMixture(torch.zeros(2000, 5), torch.zeros(2000, 5, 2), factor)
+    y = law.ensemble(1, seed=1).members[:, 0]
+    (pit,) = PreRankPenalty(Marginal()).pits(law, y)
+    assert pce(pit).mean() < 1.1 / 2000**0.5
+    # per minibatch of 256 the sampling noise of the null comes on top, almost hidden by the bias
+    assert published_pce([Marginal()], law, y)[0] == pytest.approx(0.0735, abs=0.01)
+    assert published_null_level(2000) == pytest.approx(0.0196, abs=0.002)
+
+
+@pytest.mark.parametrize("prerank", SEVEN, ids=lambda prerank: prerank.name)
+def test_training_on_the_penalty_in_ones_own_loop_lowers_it(prerank):
+    """A model that is too narrow by half is calibrated in three lines: forecast, penalty, backward."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(256, 2, generator=generator)
+    y = torch.randn(256, 3, generator=generator)
+
+    class Spread(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.raw = nn.Parameter(torch.full((3,), -0.7))
+            self.mix = nn.Parameter(torch.tensor(0.0))
+
+        def forward(self, x):
+            factor = torch.diag_embed(self.raw.exp()) + self.mix * torch.ones(3, 3).tril(-1)
+            return GaussianMixture(torch.zeros(len(x), 1), torch.zeros(len(x), 1, 3), factor.expand(len(x), 1, 3, 3))
+
+    network, penalty = Spread(), PreRankPenalty(prerank, n_draws=30)
+    with torch.no_grad():
+        network.mix.fill_(0.3)
+        before = float(penalty(network(x), y))
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.03)
+    for step in range(60):
+        optimiser.zero_grad()
+        penalty(network(x), y, step=step).backward()
+        optimiser.step()
+    with torch.no_grad():
+        after = float(penalty(network(x), y))
+    assert after < 0.5 * before
+
+
+def test_it_takes_any_distribution_with_reparameterised_draws_and_members_with_gradients():
+    loc = torch.zeros(50, 3, requires_grad=True)
+    law = torch.distributions.MultivariateNormal(loc, torch.eye(3))
+    y = torch.ones(50, 3)
+    for prerank in SEVEN:
+        (gradient,) = torch.autograd.grad(PreRankPenalty(prerank, n_draws=20)(law, y), loc)
+        assert gradient.isfinite().all()
+        members = Ensemble(law.rsample((20,)).movedim(0, -2))
+        (gradient,) = torch.autograd.grad(PreRankPenalty(prerank)(members, y), loc)
+        assert gradient.isfinite().all()
+
+
+def test_silent_zero_gradients_are_refused():
+    y = torch.zeros(10, 2)
+    parts = torch.distributions.MultivariateNormal(torch.zeros(10, 2, 2, requires_grad=True), torch.eye(2))
+    mixture = torch.distributions.MixtureSameFamily(torch.distributions.Categorical(logits=torch.zeros(10, 2)), parts)
+    with pytest.raises(TypeError, match=r"MixtureSameFamily has no reparameterised draws .*use GaussianMixture"):
+        PreRankPenalty(Location())(mixture, y)
+    members = torch.randn(10, 8, 2, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(TypeError, match=r"members carry no gradient.*draw them with rsample"):
+        PreRankPenalty(Location())(Ensemble(members), y)
+    with torch.no_grad():  # where nobody asked for a gradient, none is missing
+        assert PreRankPenalty(Location())(Ensemble(members), y) >= 0
+    with pytest.raises(ValueError, match=r"3 members are too few to rank some and learn from others; draw 4 or more"):
+        PreRankPenalty(Location())(Ensemble(members[:, :3].clone().requires_grad_()), y)
+    with pytest.raises(TypeError, match=r"for a GaussianMixture, not a MixtureSameFamily"):
+        PublishedPenalty(Location())(mixture, y)
+
+
+def test_what_is_not_a_prerank_or_a_sound_setting_is_refused():
+    with pytest.raises(TypeError, match=r"^'marginal' is not a pre-rank; pass a value such as Location\(\)"):
+        PreRankPenalty("marginal")
+    with pytest.raises(TypeError, match=r"Location'> is not a pre-rank"):
+        PreRankPenalty(Location)
+    with pytest.raises(TypeError, match=r"3 is not a pre-rank"):
+        PublishedPenalty((Location(), 3))
+    with pytest.raises(ValueError, match=r"at least one pre-rank"):
+        PreRankPenalty(())
+    with pytest.raises(ValueError, match=r"temperature=0"):
+        PreRankPenalty(Location(), temperature=0)
+    with pytest.raises(ValueError, match=r"power=0"):
+        PreRankPenalty(Location(), power=0)
+    with pytest.raises(ValueError, match=r"n_levels=1, n_draws=100"):
+        PreRankPenalty(Location(), n_levels=1)
+
+
+def test_several_models_at_once_are_those_models_one_by_one():
+    network = MixtureNetwork(2, 3, 2, (8,), seeds=[0, 1, 2], dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(20, size, generator=generator, dtype=torch.float64) for size in (2, 3))
+    laws = network(x)
+    for penalty in (PreRankPenalty(tuple(SEVEN), n_draws=20), PublishedPenalty(tuple(SEVEN), n_draws=10)):
+        together = penalty(laws, y.expand(3, -1, -1))
+        alone = [
+            penalty(GaussianMixture(laws.logits[e], laws.loc[e], laws.scale_tril[e]), y, seed=0, step=0)
+            for e in range(3)
+        ]
+        torch.testing.assert_close(together, torch.stack(alone), rtol=0, atol=1e-12)
+
+
+def test_several_preranks_are_averaged():
+    logits, loc, factor, y = parameters(cases=20)
+    law = GaussianMixture(logits, loc, factor)
+    noise = noise_for(PreRankPenalty(tuple(SEVEN), n_draws=20), law, 20)
+    each = [PreRankPenalty(item, n_draws=20)(law, y, noise=noise) for item in SEVEN]
+    together = PreRankPenalty(tuple(SEVEN), n_draws=20)(law, y, noise=noise)
+    torch.testing.assert_close(together, torch.stack(each).mean(), rtol=0, atol=1e-12)
+    assert PreRankPenalty((Location(), Copula())).name == "location + copula"
+
+
+def test_draws_of_a_step_depend_on_seed_and_step_and_leave_the_global_generator_alone():
+    logits, loc, factor, y = parameters(cases=20)
+    law = GaussianMixture(logits, loc, factor)
+    penalty = PreRankPenalty((Scale(), Copula()), n_draws=20)
+    before = torch.random.get_rng_state()
+    first = penalty(law, y, seed=3, step=7)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.manual_seed(99)
+    assert penalty(law, y, seed=3, step=7) == first
+    assert penalty(law, y, seed=3, step=8) != first
+    assert penalty(law, y, seed=4, step=7) != first
