@@ -53,7 +53,8 @@ def histogram_grid(
     title: str,
 ) -> Figure:
     """Small histograms on an empty figure, with labels (broken after commas) and a key."""
-    axes = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
+    # axes are not shared: their limits are the same anyway, and a change of one would visit the hundred others
+    axes = figure.subplots(len(rows), len(columns), squeeze=False)
     for i, row in enumerate(panels):
         for j, panel in enumerate(row):
             ax = small_histogram(axes[i, j], panel)
