@@ -1,54 +1,91 @@
 """`prerank demo`: the main job on data made on the spot, so that it runs anywhere and the truth is known."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.console import Console
 
-from prerank.diagnosis import check
-from prerank.forecast import Ensemble, GaussianMixture
+from prerank.diagnosis import Check
+from prerank.reporting.style import save_figure
 from prerank.reporting.tables import terminal_table
+
+if TYPE_CHECKING:
+    from prerank.studies.demonstration import Judged
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the figures.")] = Path("prerank-demo"),
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("prerank-demo"),
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    n_train: Annotated[int, typer.Option("--rows", help="Rows to train on.", min=50)] = 3000,
+    n_test: Annotated[int, typer.Option("--fresh", help="Fresh rows to judge by.", min=50)] = 2000,
 ) -> None:
-    """Check a true forecast and a wrong one with every pre-rank: a table here, a figure on disk."""
+    """Train with and without a penalty where the truth is known: tables here, a figure on disk."""
+    from prerank.studies.demonstration import PENALISED, STRENGTHS, demonstrate, figure  # the estimator loads slowly
+
     console = Console()
-    truth, wrong = _truth_and_its_independent_copy(500, 5)
-    y = truth.ensemble(1, seed, "observations").members[:, 0]
     console.print(
-        "500 cases, 5 correlated targets. Both forecasts have the right mean and spread for each target;\n"
-        "one of them believes that the targets are independent.\n"
+        "[bold]Two targets whose true law is known.[/bold] It has two humps, and its spread moves with the\n"
+        "features. The model is one Gaussian: it cannot be right, but it can be better calibrated.\n"
+        f"{n_train:,} rows to train on, {n_test:,} fresh ones to judge by.\n"
     )
-    for name, law in (("true", truth), ("independent", wrong)):
-        members: Ensemble = law.ensemble(30, seed, name)
-        result = check(y, members, seed=seed)
-        console.print(
-            terminal_table(
-                result.columns,
-                result.rows(),
-                title=f"[bold]The {name} forecast[/bold], 30 members",
-            )
-        )
-        style = "green" if result.calibrated else "dark_orange"
-        console.print(f"[{style}]{result.verdict}[/{style}]\n")
-        file = out / f"{name}.png"
-        result.plot(file)
-        console.print(f"figure: {file}\n")
+    with _one_thread():
+        shown = demonstrate(n_train, n_test, seed, verbose=console.is_terminal)
+    scores = [[item.name, f"{item.energy_score:.3f}", f"{item.nll:.3f}"] for item in shown.forecasts]
+    console.print(terminal_table(("forecast", "energy score", "NLL"), scores), "")
+    console.print(terminal_table(*_errors(shown.forecasts), title="[bold]PCE[/bold], and the p-value of each"), "")
+    tried = ", ".join(f"{strength:g}" for strength in STRENGTHS)
+    console.print(
+        "chance: the PCE of a perfectly calibrated forecast on so many cases. p: corrected for looking\n"
+        f"at every pre-rank; below 0.05 speaks against calibration. Strength {shown.strength:g} of {tried} was\n"
+        f"chosen on validation rows for the penalty on {', '.join(item.name for item in PENALISED)}.\n",
+        highlight=False,
+    )
+    for item, style in zip(shown.forecasts, ("dark_orange", "blue", "green"), strict=True):
+        console.print(f"[{style}]{item.name}[/{style}]: {_summary(item.check)}", highlight=False)
+    before, after = shown.plain.energy_score, shown.penalised.energy_score
+    console.print(f"\nThe price of the penalty: {100 * (after / before - 1):+.1f} % energy score.", highlight=False)
+    for file in save_figure(figure(shown), out / "demonstration"):
+        console.print(f"figure: {file}", highlight=False)
 
 
-def _truth_and_its_independent_copy(n_cases: int, n_targets: int) -> tuple[GaussianMixture, GaussianMixture]:
-    """A Gaussian law whose targets are correlated, and one with the same margins whose targets are not."""
-    index = torch.arange(n_targets, dtype=torch.float64)
-    covariance = 0.8 ** (index[:, None] - index[None, :]).abs()
-    loc = torch.linspace(-2, 2, n_cases, dtype=torch.float64)[:, None, None].expand(n_cases, 1, n_targets)
-    logits = torch.zeros(n_cases, 1, dtype=torch.float64)
-    factor = torch.linalg.cholesky(covariance).expand(n_cases, 1, n_targets, n_targets)
-    return (
-        GaussianMixture(logits, loc, factor),
-        GaussianMixture(logits, loc, torch.eye(n_targets, dtype=torch.float64).expand_as(factor)),
-    )
+def _errors(forecasts: Sequence["Judged"]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the table of PCEs: a row per pre-rank, PCE and p-value of each forecast."""
+    columns = ["pre-rank", "chance"]
+    for item in forecasts:
+        columns += [item.name, "p"]
+    rows = []
+    for name, oracle in forecasts[-1].check.table.iterrows():
+        row = [str(name), f"{oracle['null level']:.3f}"]
+        for item in forecasts:
+            own = item.check.table.loc[str(name)].to_dict()
+            row += [f"{own['PCE']:.3f}", _p(own["corrected p-value"])]
+        rows.append(row)
+    return columns, rows
+
+
+def _summary(result: Check) -> str:
+    """Which pre-ranks speak against a forecast, in a sentence."""
+    against = [str(name) for name, row in result.table.iterrows() if row["corrected p-value"] <= 0.05]
+    if not against:
+        return f"nothing speaks against calibration (smallest p {_p(result.p_value)})"
+    return f"not calibrated in the sense of {', '.join(against)}"
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread of torch's: matrices are so small here that threads wait for each other longer than they work."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
