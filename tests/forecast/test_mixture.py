@@ -123,8 +123,16 @@ def test_allocation_is_whole_complete_and_fair():
 def test_shapes_that_do_not_belong_together_are_refused():
     with pytest.raises(ValueError, match=r"got loc \(4, 3, 5\) and scale_tril \(4, 3, 5, 4\)"):
         GaussianMixture(torch.zeros(4, 3), torch.zeros(4, 3, 5), torch.zeros(4, 3, 5, 4))
-    with pytest.raises(ValueError, match="fewer axes"):
-        mixture().log_prob(torch.zeros(4))
+    law = mixture()
+    with pytest.raises(ValueError, match=f"for {law.n_targets} targets"):
+        law.log_prob(torch.zeros(law.n_targets + 1))
+
+
+def test_one_set_of_values_serves_several_models():
+    law = mixture()
+    y = law.mean
+    several = GaussianMixture(*(part.expand(3, *part.shape) for part in (law.logits, law.loc, law.scale_tril)))
+    torch.testing.assert_close(several.log_prob(y), law.log_prob(y).expand(3, *law.batch_shape), rtol=0, atol=0)
 
 
 def test_draws_of_any_distribution_are_seeded_and_leave_the_global_generator_alone():

@@ -51,6 +51,7 @@ class Check:
     test: PCETest | None
     notes: tuple[str, ...]
     n_cases: int
+    case_weights: Tensor | None = None
 
     @property
     def p_value(self) -> float:
@@ -85,7 +86,7 @@ class Check:
                 str(name),
                 f"{row['PCE']:.4f}",
                 f"{row['null level']:.4f}",
-                f"{row['low']:.3f}–{row['high']:.3f}",
+                "–" if np.isnan(row["low"]) else f"{row['low']:.3f}–{row['high']:.3f}",
                 _p(row["p-value"]),
                 _p(row["corrected p-value"]),
                 str(row["reading"]),
@@ -112,11 +113,13 @@ class Check:
             panels.append(
                 {
                     "title": group,
-                    "heights": _heights(values),
+                    "heights": _heights(values, self.case_weights),
                     "edges": _BINS,
                     "names": [self.pit.names[k] for k in columns],
                     "levels": levels.numpy(),
-                    "frequency": reliability_curve(values, levels=levels).frequency.numpy(),
+                    "frequency": reliability_curve(
+                        values, levels=levels, case_weights=self.case_weights
+                    ).frequency.numpy(),
                     "band": float(row["band"]) * np.sqrt(levels.numpy() * (1 - levels.numpy()) / self.n_cases),
                     "caption": (
                         f"PCE {row['PCE']:.3f} (chance {row['null level']:.3f})",
@@ -158,8 +161,9 @@ def check(
     Missing values: a member with NaN is left out of its case, which is then ranked among those present; a case whose
     observation has NaN is dropped; both are counted in the notes. `scale="pooled"` divides each target by the pooled
     spread of members and observations; "auto" does so when spreads differ more than tenfold, and says so.
-    `case_weights` (N,) weigh the cases. `blocks` (N,) labels dependent cases (a date, say), which are then exchanged
-    with the same member. `observation_weights` (N,) belong to weighted members, see `projected_pit`.
+    `case_weights` (N,) weigh the cases (interval and corrected PCE stay empty then). `blocks` (N,) labels dependent
+    cases (a date, say), which are then exchanged with the same member. `observation_weights` (N,) belong to weighted
+    members, see `projected_pit`.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(1)
@@ -185,9 +189,10 @@ def check(
     test = pce_test(pit, power=power, n_replicates=n_replicates, seed=seed, blocks=labels, case_weights=weights)
     notes = [*prepared.notes, *_few_values(prepared, names)]
     if not pit.exact:
-        notes.append("PITs are approximate: " + pit.method)
+        notes.append(f"PITs: {pit.method}")
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
-    return Check(_table(pit, test, weights), pit, test, tuple(notes), len(prepared.y))
+    shown = None if weights is None else weights.cpu().double()
+    return Check(_table(pit, test, weights), pit, test, tuple(notes), len(prepared.y), shown)
 
 
 def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
@@ -306,19 +311,21 @@ def _table(pit: ProjectedPIT, test: PCETest, case_weights: Tensor | None) -> pd.
     for g, group in enumerate(test.groups):
         columns = [k for k, name in enumerate(pit.groups) if name == group]
         values = pit.values[:, columns].double()
-        null = test.replicates[:, g] if len(columns) > 1 else None
-        interval = pce_interval(values, null=null)
+        low, high, corrected_value = float("nan"), float("nan"), float("nan")
+        if case_weights is None:  # neither is defined for weighted cases: better none than a wrong one
+            null = test.replicates[:, g] if len(columns) > 1 else None
+            _, low, high = pce_interval(values, null=null)
+            corrected_value = float(corrected_pce(values).mean()) if len(values) > 1 else float("nan")
         tied = float(pit.tied[columns].mean())
         p_value, corrected = float(test.p_value[g]), float(test.corrected_p_value[g])
-        enough = values.shape[0] > 1
         rows.append(
             {
                 "pre-rank": group,
                 "PCE": float(test.statistic[g]),
                 "null level": float(test.null_level[g]),
-                "corrected PCE": float(corrected_pce(values).mean()) if enough else float("nan"),
-                "low": interval.low,
-                "high": interval.high,
+                "corrected PCE": corrected_value,
+                "low": low,
+                "high": high,
                 "p-value": p_value,
                 "corrected p-value": corrected,
                 "max p-value": float(test.maximum_p_value[g]),
@@ -332,7 +339,7 @@ def _table(pit: ProjectedPIT, test: PCETest, case_weights: Tensor | None) -> pd.
 
 
 def _reading(values: Tensor, names: list[str], p_value: float, tied: float, case_weights: Tensor | None) -> str:
-    worst = int(pce(values).argmax())
+    worst = int(pce(values, case_weights=case_weights).argmax())
     words = read(values[:, worst], p_value, case_weights=case_weights)
     if words != "flat" and len(names) > 1:
         words = f"{names[worst]}: {words}"
@@ -341,10 +348,10 @@ def _reading(values: Tensor, names: list[str], p_value: float, tied: float, case
     return words
 
 
-def _heights(values: Tensor) -> np.ndarray:
+def _heights(values: Tensor, case_weights: Tensor | None) -> np.ndarray:
     """Histogram densities (K, bins) of PITs (N, K)."""
-    counts = np.stack([np.histogram(column, _BINS)[0] for column in values.numpy().T])
-    return counts * (len(_BINS) - 1) / len(values)
+    weights = None if case_weights is None else case_weights.numpy()
+    return np.stack([np.histogram(column, _BINS, weights=weights, density=True)[0] for column in values.numpy().T])
 
 
 def _holm(p_values: Tensor) -> Tensor:

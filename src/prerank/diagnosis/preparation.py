@@ -8,7 +8,15 @@ from torch import Tensor
 from torch.distributions import AffineTransform, Distribution, MultivariateNormal, TransformedDistribution
 
 from prerank.calibration import PreRank, ProjectedPIT, projected_pit
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, as_ensemble, as_observations, equally_weighted_draws
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    GaussianMixture,
+    as_ensemble,
+    as_observations,
+    equally_weighted_draws,
+    require_vector_distribution,
+)
 
 _TENFOLD = 10.0
 
@@ -42,6 +50,8 @@ def prepare(y: Any, forecast: Any, axes: tuple[str, ...] | None, scale: str) -> 
         dtype = torch.promote_types(observed.dtype, law.members.dtype)
         observed = observed.to(law.members.device, dtype)
         law = replace(law, members=law.members.to(dtype))
+    else:
+        law = _one_model(law, observed)
     _refuse_infinite(observed, law)
     notes: list[str] = []
     cases = (~observed.isnan().any(-1)).nonzero()[:, 0]
@@ -70,6 +80,19 @@ def prepare(y: Any, forecast: Any, axes: tuple[str, ...] | None, scale: str) -> 
     observed, law, scaled = _rescale(observed, law, present, scale)
     notes.extend(scaled)
     return Prepared(observed, law, cases, present, notes)
+
+
+def _one_model(law: Distribution, observed: Tensor) -> Distribution:
+    """The forecast of a single model: batch shape (N,), or (1, N) as a fleet of one gives it."""
+    if isinstance(law, GaussianMixture) and len(law.batch_shape) == 2 and law.batch_shape[0] == 1:
+        law = GaussianMixture(law.logits[0], law.loc[0], law.scale_tril[0])
+    require_vector_distribution(law)
+    if law.batch_shape != observed.shape[:1]:
+        raise ValueError(
+            f"the forecast has batch shape {tuple(law.batch_shape)}, but y has {len(observed)} cases: "
+            f"({len(observed)},) is needed, one model at a time"
+        )
+    return law
 
 
 def _refuse_infinite(observed: Tensor, law: Forecast) -> None:

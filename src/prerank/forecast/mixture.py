@@ -87,9 +87,11 @@ class GaussianMixture(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density of `value` (*sample, ..., N, D), as torch has it."""
+        if value.shape[-1:] != self.event_shape:
+            raise ValueError(f"value has shape {tuple(value.shape)}, but the forecast is for {self.n_targets} targets")
         extra = value.ndim - len(self.batch_shape) - 1
-        if extra < 0:
-            raise ValueError(f"value {tuple(value.shape)} has fewer axes than the forecast {tuple(self.batch_shape)}")
+        if extra < 0:  # one set of values for several models, as torch's own distributions take it
+            value, extra = value.expand(*self.batch_shape, value.shape[-1]), 0
         if extra == 0:
             return self.log_density(value[..., None, :])[..., 0]
         sample_shape = value.shape[:extra]

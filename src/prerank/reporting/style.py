@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib as mpl
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -25,7 +26,7 @@ _RC = {
     "axes.linewidth": 0.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": mpl.cycler(color=CYCLE),
+    "axes.prop_cycle": cycler(color=CYCLE),
     "xtick.color": GREY,
     "ytick.color": GREY,
     "xtick.labelcolor": INK,
@@ -42,7 +43,7 @@ _RC = {
 @contextmanager
 def quiet_style() -> Iterator[None]:
     """The project's look, for the duration of a block; the caller's settings come back afterwards."""
-    with mpl.rc_context(_RC):
+    with mpl.rc_context(_RC):  # type: ignore[arg-type]
         yield
 
 

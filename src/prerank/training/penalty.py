@@ -33,7 +33,8 @@ class PreRankPenalty:
 
     `preranks` is one pre-rank or several, whose penalties are averaged. PITs are closed form for linear pre-ranks of a
     Gaussian mixture; for the rest `n_draws` weighted draws from every component (`GaussianMixture.draw`) are ranked
-    smoothly. `temperature` is the paper's tau, `power` its p, `n_levels` its M. In your own loop:
+    smoothly (`rank` has a temperature of its own). `temperature` is the paper's tau, `power` its p, `n_levels` its M.
+    In your own loop:
 
     >>> from prerank import GaussianMixture, Location
     >>> loc, y = torch.zeros(64, 1, 2, requires_grad=True), torch.ones(64, 2)
