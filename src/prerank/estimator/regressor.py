@@ -255,12 +255,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             if not auto and self.strength != 0:
                 raise ValueError(f"strength={self.strength} has nothing to weigh; give a prerank, such as PCA()")
             return None
-        if isinstance(self.prerank, str):  # a string is a sequence too, of letters
-            raise TypeError(f"prerank={self.prerank!r} is a name; pass a value such as Location() or PCA()")
         preranks = listed(self.prerank)
-        for item in preranks:
-            if isinstance(item, type):
-                raise TypeError(f"{item.__name__} is not a pre-rank but its class; pass {item.__name__}()")
         probe = GaussianMixture(
             torch.zeros(1, 1), torch.zeros(1, 1, n_targets), torch.eye(n_targets).expand(1, 1, n_targets, n_targets)
         )
