@@ -136,9 +136,9 @@ def _observed_and_null(
         return observed, exchange_replicates(pit, grid, n_replicates, power, seed, labels, case_weights)
     # one projection: calibrated PITs are uniform, or uniform on k/M for unrandomised ranks
     generator = torch_generator(seed, "uniform", device=bins.device)
-    steps = 1 << 24 if pit.n_members is None else pit.n_members + 1
+    steps = 1 << 18 if pit.n_members is None else pit.n_members + 1
     offset = 0.5 if pit.n_members is None else 0.0
-    scale = float(1 << 24) if pit.n_members is None else max(1, pit.n_members)
+    scale = float(1 << 18) if pit.n_members is None else max(1, pit.n_members)
     values = (torch.arange(steps, device=bins.device, dtype=torch.float64) + offset) / scale
     table = small_bins(values[:, None], grid)
     flat = replicate(
