@@ -118,8 +118,9 @@ def text_of(table: pd.DataFrame, n_fresh: int, n_seeds: int, strength: float) ->
     return "\n".join(lines) + "\n"
 
 
-def main(n_seeds: int, strength: float, n_fresh: int, out: Path | None) -> None:
-    found = [study(setting, paper_preranks(3), range(n_seeds), strength, n_fresh) for setting in settings()]
+def main(n_seeds: int, strength: float, n_fresh: int, only: list[str] | None, out: Path | None) -> None:
+    preranks = [item for item in paper_preranks(3) if only is None or item.name in only]
+    found = [study(setting, preranks, range(n_seeds), strength, n_fresh) for setting in settings()]
     table = summary(pd.concat(found))
     text = text_of(table, n_fresh, n_seeds, strength)
     print(text)
@@ -136,7 +137,8 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--strength", type=float, default=10.0)
     parser.add_argument("--fresh", type=int, default=4000)
+    parser.add_argument("--only", nargs="*", help="names of pre-ranks")
     parser.add_argument("--out", type=Path, help="folder for misspecified.csv and misspecified.md")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    main(chosen.seeds, chosen.strength, chosen.fresh, chosen.out)
+    main(chosen.seeds, chosen.strength, chosen.fresh, chosen.only, chosen.out)

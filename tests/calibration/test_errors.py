@@ -114,7 +114,7 @@ def test_p_values_of_one_projection_are_uniform():
 
 
 def test_interval_holds_the_population_error(benchmark_script):
-    coverage = benchmark_script("coverage")
+    coverage = benchmark_script("interval")
     cells = [("biased", 0.0, 100), ("biased", 0.02, 100), ("U-shaped", 0.005, 1000), ("hump", 0.1, 100)]
     for family, error, n_cases in cells:
         share, width = coverage.coverage(family, error, n_cases, 200, seed=1)

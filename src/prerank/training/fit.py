@@ -14,7 +14,7 @@ from torch import Tensor
 
 from prerank.forecast import GaussianMixture
 from prerank.randomness import bits, key, mix, normals_of_step
-from prerank.training.capture import Captured, Plain
+from prerank.training.capture import Branches, Captured, Plain
 from prerank.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from prerank.training.fleet import (
     Architecture,
@@ -28,9 +28,11 @@ from prerank.training.fleet import (
     note_scores,
 )
 from prerank.training.objective import NegativeLogLikelihood, Score
+from prerank.training.penalty import Shapes
 from prerank.training.progress import Progress, Silent
 
 _VALIDATION_ROWS = 4096
+_STREAMS = ("ranked", "learnt")
 
 
 class TrainingSet(NamedTuple):
@@ -215,7 +217,7 @@ class _Loop:
         self.epoch, self.step_in_epoch, self.steps = 0, 0, 0
         self.noise_keys = {
             stream: torch.tensor([key(seed, stream) for seed in batches.seeds], device=self.device)
-            for stream in ("score", "ranked", "learnt", "validation")
+            for stream in ("score", *_STREAMS, "validation")
         }
         self.fingerprint = self._fingerprint() if options.checkpoint is not None else ""
         if options.checkpoint is not None and options.checkpoint.exists():
@@ -317,23 +319,38 @@ class _Loop:
         noise = self._noise("score", self.options.score.n_draws, y, self.clock)
         scores = self.options.score(forecast, y, noise if noise is None else noise[self.seed_of])
         loss = (scores * weights).sum(-1) / weights.sum(-1)
-        drawn: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+        shapes = [penalty.noise_shapes(forecast, y.shape[-2]) for _, penalty in self.groups]
+        drawn = self._drawn(shapes)  # penalties of one shape share their numbers
+        values = []
+        with Branches(self.device, len(self.groups)) as branches:
+            for number, (models, penalty) in enumerate(self.groups):
+                with branches[number]:
+                    ranked, learnt = (
+                        None if shape is None else drawn[stream, shape][self.seed_of[models]]
+                        for stream, shape in zip(_STREAMS, shapes[number], strict=True)
+                    )
+                    part = _models(forecast, models)
+                    values.append(penalty(part, y[models], case_weights=weights[models], noise=(ranked, learnt)))
+        some = total[:, 0] > 0
+        if not values:
+            return loss * some
+        # models without a penalty stand before the first group or after the last one
+        first, last = self.groups[0][0].start, self.groups[-1][0].stop
+        penalised = torch.cat([torch.zeros_like(loss[:first]), *values, torch.zeros_like(loss[last:])])
+        return (loss + self.strength * penalised) * some
 
-        def noise_of(stream: str, shape: tuple[int, ...], models: slice) -> Tensor:
-            if (stream, shape) not in drawn:  # penalties of one shape share their numbers
-                drawn[stream, shape] = normals_of_step(self.noise_keys[stream], self.clock, shape, self.dtype)
-            return drawn[stream, shape][self.seed_of[models]]
-
-        penalised = torch.zeros_like(loss)
-        for models, penalty in self.groups:
-            shapes = penalty.noise_shapes(forecast, y.shape[-2])
-            ranked, learnt = (
-                None if shape is None else noise_of(stream, shape, models)
-                for stream, shape in zip(("ranked", "learnt"), shapes, strict=True)
-            )
-            value = penalty(_models(forecast, models), y[models], case_weights=weights[models], noise=(ranked, learnt))
-            penalised = torch.cat([penalised[: models.start], value, penalised[models.stop :]])
-        return (loss + self.strength * penalised) * (total[:, 0] > 0)
+    def _drawn(self, shapes: Sequence[Shapes]) -> dict[tuple[str, tuple[int, ...]], Tensor]:
+        """Standard normal numbers (seeds, *shape) of this step, for every stream and shape that is asked for."""
+        wanted = {
+            (stream, shape)
+            for pair in shapes
+            for stream, shape in zip(_STREAMS, pair, strict=True)
+            if shape is not None
+        }
+        return {
+            (stream, shape): normals_of_step(self.noise_keys[stream], self.clock, shape, self.dtype)
+            for stream, shape in wanted
+        }
 
     def _noise(self, stream: str, n_draws: int, y: Tensor, step: Tensor) -> Tensor | None:
         shape = (y.shape[-2], n_draws, y.shape[-1])

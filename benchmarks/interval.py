@@ -1,6 +1,6 @@
 """How often does the 95 % interval hold the PCE that infinitely many cases would show?
 
-    PYTHONPATH=src python benchmarks/coverage.py
+    PYTHONPATH=src python benchmarks/interval.py
 
 PITs are drawn from three families whose population PCE on the grid of levels is known and can be set to any value: biased
 (Z = U^a), U-shaped and hump-shaped (symmetric beta laws). The script prints coverage and mean width, and ends with an
