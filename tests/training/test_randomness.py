@@ -5,7 +5,7 @@ import torch
 from prerank.calibration import Copula, Scale
 from prerank.randomness import key, normals_of_step
 from prerank.training import EnergyScore, PreRankPenalty, Run, fit
-from prerank.training.fit import Batches
+from prerank.training.batches import Batches
 
 
 def test_the_same_seed_trains_the_same_model_and_another_another(tiny, small):

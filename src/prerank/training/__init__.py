@@ -1,7 +1,8 @@
 """Training calibrated joint forecasts: the pre-rank penalty, fleets of networks, tuning and evaluation."""
 
+from prerank.training.batches import TrainingSet
 from prerank.training.evaluate import evaluate
-from prerank.training.fit import FitOptions, FittedFleet, TrainingSet, fit
+from prerank.training.fit import FitOptions, FittedFleet, fit
 from prerank.training.fleet import Architecture, Penalty, Run
 from prerank.training.objective import EnergyScore, NegativeLogLikelihood
 from prerank.training.penalty import PreRankPenalty

@@ -1,19 +1,19 @@
 """`fit`: one loop that trains a whole fleet."""
 
-import hashlib
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from prerank.forecast import GaussianMixture
-from prerank.randomness import bits, key, mix, normals_of_step
+from prerank.randomness import key, normals_of_step
+from prerank.training.batches import Batches, TrainingSet
 from prerank.training.capture import Branches, Captured, Plain
 from prerank.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from prerank.training.fleet import (
@@ -33,16 +33,6 @@ from prerank.training.progress import Progress, Silent
 
 _VALIDATION_ROWS = 4096
 _STREAMS = ("ranked", "learnt")
-
-
-class TrainingSet(NamedTuple):
-    """Standardised features and targets to train on and to stop by; `weights` (n,) of the training rows or None."""
-
-    x: Tensor
-    y: Tensor
-    x_validation: Tensor
-    y_validation: Tensor
-    weights: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -103,100 +93,11 @@ def fit(
     follow the data. A model whose loss is not finite is stopped and marked `diverged`; the others do not notice.
     """
     options = FitOptions() if options is None else options
-    batches = Batches.of(runs, data, options)
+    batches = Batches.of(runs, data, options.batch_size)
     architecture = Architecture(
         batches.x.shape[-1], batches.y.shape[-1], options.n_components, options.hidden, options.floor
     )
     return _Loop(list(runs), batches, architecture, options, progress or Silent()).run()
-
-
-class Batches:
-    """The data of all seeds on one device, and their shuffled minibatches by number."""
-
-    def __init__(self, sets: Sequence[TrainingSet], seeds: Sequence[int], batch_size: int) -> None:
-        self.seeds = list(seeds)
-        self.x = torch.stack([item.x for item in sets])
-        self.y = torch.stack([item.y for item in sets])
-        self.x_validation = torch.stack([item.x_validation for item in sets])
-        self.y_validation = torch.stack([item.y_validation for item in sets])
-        ones = torch.ones_like(self.y[0, :, 0])
-        self.weights = torch.stack([ones if item.weights is None else item.weights.to(ones) for item in sets])
-        self.weighted = any(item.weights is not None for item in sets)
-        self.n_rows = self.x.shape[1]
-        self.size = min(batch_size, self.n_rows)
-        self.per_epoch = -(-self.n_rows // self.size)
-        self.keys = torch.tensor([key(seed, "batches") for seed in seeds], device=self.x.device)
-
-    @staticmethod
-    def of(runs: Sequence[Run], data: TrainingSet | Mapping[int, TrainingSet], options: FitOptions) -> "Batches":
-        if not runs:
-            raise ValueError("no run to train: give at least one Run(seed=..., penalty=..., strength=...)")
-        seeds = sorted({run.seed for run in runs})
-        by_seed = dict.fromkeys(seeds, data) if isinstance(data, TrainingSet) else dict(data)
-        lacking = [seed for seed in seeds if seed not in by_seed]
-        if lacking:
-            raise ValueError(f"no data for the seeds {lacking}; there are data for {sorted(by_seed)}")
-        sets = [by_seed[seed] for seed in seeds]
-        for item in sets:
-            _refuse_bad_set(item)
-        shapes = {tuple(tuple(part.shape) for part in item[:4]) for item in sets}
-        if len(shapes) > 1:
-            raise ValueError(f"the data of different seeds have different shapes: {sorted(shapes)}")
-        return Batches(sets, seeds, options.batch_size)
-
-    def digest(self) -> str:
-        """A hash of all numbers, so that a checkpoint is not resumed on other data of the same size."""
-        hashed = hashlib.blake2b(digest_size=16)
-        for tensor in (self.x, self.y, self.x_validation, self.y_validation, self.weights):
-            hashed.update(repr(tensor.shape).encode() + tensor.cpu().contiguous().numpy().tobytes())
-        return hashed.hexdigest()
-
-    def order(self, epoch: int) -> Tensor:
-        """Row numbers (seeds, batches x size) of an epoch, shuffled by (seed, epoch); missing rows of the last are -1."""
-        shuffled = bits(mix(self.keys + epoch), (self.n_rows,)).argsort(-1)
-        missing = self.per_epoch * self.size - self.n_rows
-        return torch.nn.functional.pad(shuffled, (0, missing), value=-1)
-
-    def take(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Features, targets and row weights (seeds, size, ...) of row numbers (seeds, size); weight 0 where missing."""
-        seed = torch.arange(len(self.seeds), device=rows.device)[:, None]
-        real = rows >= 0
-        rows = rows.clamp_min(0)
-        return self.x[seed, rows], self.y[seed, rows], self.weights[seed, rows] * real
-
-
-def _refuse_bad_set(item: TrainingSet) -> None:
-    shapes = {what: tuple(getattr(item, what).shape) for what in ("x", "y", "x_validation", "y_validation")}
-    if any(len(shape) != 2 for shape in shapes.values()):
-        raise ValueError(
-            f"features and targets are tables (rows, columns), got {shapes}; use y[:, None] for one target"
-        )
-    if shapes["x"][1] != shapes["x_validation"][1] or shapes["y"][1] != shapes["y_validation"][1]:
-        raise ValueError(f"training and validation rows differ in columns: {shapes}")
-    dtypes = {tensor.dtype for tensor in item[:4]}
-    if len(dtypes) > 1 or not item.x.is_floating_point():
-        raise TypeError(f"features and targets must have one floating point type, got {sorted(map(str, dtypes))}")
-    rows, validation = len(item.x), len(item.x_validation)
-    if rows < 2 or validation < 1:
-        raise ValueError(f"{rows} training and {validation} validation rows: at least 2 and 1 are needed")
-    if len(item.y) != rows or len(item.y_validation) != validation:
-        raise ValueError(
-            f"features and targets differ in rows: {rows} and {len(item.y)} to train on, "
-            f"{validation} and {len(item.y_validation)} to validate"
-        )
-    for what, tensor in zip(("x", "y", "x_validation", "y_validation"), item[:4], strict=True):
-        bad = int((~tensor.isfinite()).any(-1).sum())
-        if bad:
-            raise ValueError(
-                f"{what} has NaN or infinite values in {bad} of {len(tensor)} rows; drop or fill them first"
-            )
-    weights = item.weights
-    if weights is not None:
-        if weights.shape != (rows,):
-            raise ValueError(f"weights have shape {tuple(weights.shape)} for {rows} training rows; give one per row")
-        bad = int((~weights.isfinite() | (weights < 0)).sum())
-        if bad or not weights.sum() > 0:
-            raise ValueError(f"weights must be finite, not negative and not all zero; {bad} of {rows} are not")
 
 
 class _Loop:
@@ -250,7 +151,9 @@ class _Loop:
         for penalty, members in groupby(range(len(current)), key=lambda i: current[i].effective_penalty):
             places = list(members)
             if penalty is not None:
-                self.groups.append((slice(places[0], places[-1] + 1), penalty))
+                size = self._models_at_once(penalty)
+                starts = range(places[0], places[-1] + 1, size)
+                self.groups += [(slice(start, min(start + size, places[-1] + 1)), penalty) for start in starts]
         self.clock = torch.tensor(self.steps, device=self.device)
         self.epoch_clock = torch.tensor(self.epoch, device=self.device)
         capturable = self.device.type == "cuda" and isinstance(self.options.score, NegativeLogLikelihood)
@@ -259,6 +162,13 @@ class _Loop:
         self.validate = (
             wrap(self._validate) if isinstance(self.options.monitor, NegativeLogLikelihood) else self._validate
         )
+
+    def _models_at_once(self, penalty: Penalty) -> int:
+        """All models of a penalty on a GPU; on a CPU as many as keep their draws in its cache."""
+        ranked, _ = penalty.noise_shapes(self.architecture, self.batches.size)
+        if ranked is None or self.device.type != "cpu":
+            return len(self.runs)
+        return max(1, (1 << 20) // math.prod(ranked))
 
     def run(self) -> FittedFleet:
         self.progress.start(len(self.runs), self.options.max_epochs)

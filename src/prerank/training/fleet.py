@@ -14,7 +14,7 @@ from torch import Tensor
 
 from prerank.forecast import Forecast, GaussianMixture
 from prerank.models.network import MixtureNetwork, mixture_from, perceptron
-from prerank.training.penalty import Noise
+from prerank.training.penalty import Noise, Shapes, Sizes
 
 
 class Penalty(Protocol):
@@ -23,9 +23,7 @@ class Penalty(Protocol):
     @property
     def name(self) -> str: ...
 
-    def noise_shapes(
-        self, forecast: GaussianMixture, n_cases: int
-    ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]: ...
+    def noise_shapes(self, forecast: Sizes, n_cases: int) -> Shapes: ...
 
     def __call__(
         self,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +26,16 @@ from prerank.randomness import key, normal
 Noise = tuple[Tensor | None, Tensor | None]
 Shapes = tuple[tuple[int, ...] | None, tuple[int, ...] | None]
 _LINEAR = (Marginal, Location, PCA, Contrast)
+
+
+class Sizes(Protocol):
+    """What a penalty must know of a forecast to say how many random numbers it needs."""
+
+    @property
+    def n_targets(self) -> int: ...
+
+    @property
+    def n_components(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ class PreRankPenalty:
     def name(self) -> str:
         return " + ".join(item.name for item in listed(self.preranks))
 
-    def noise_shapes(self, forecast: GaussianMixture, n_cases: int) -> Shapes:
+    def noise_shapes(self, forecast: Sizes, n_cases: int) -> Shapes:
         """Shapes of the normal numbers that an evaluation uses, to rank and to learn from; None where it needs none."""
         shape = (n_cases, self.n_draws, forecast.n_targets)
         ranked = any(not isinstance(item, _LINEAR) for item in listed(self.preranks))

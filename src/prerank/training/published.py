@@ -30,7 +30,7 @@ from prerank.calibration import (
 from prerank.calibration.projection import PointwiseProjection
 from prerank.forecast import Forecast, GaussianMixture
 from prerank.randomness import key, normal
-from prerank.training.penalty import Noise, Shapes, listed, require_sound
+from prerank.training.penalty import Noise, Shapes, Sizes, listed, require_sound
 
 _SHARPNESS = 100.0
 _BATCH = 256
@@ -111,7 +111,7 @@ class PublishedPenalty:
     def name(self) -> str:
         return " + ".join(item.name for item in listed(self.preranks)) + " (as published)"
 
-    def noise_shapes(self, forecast: GaussianMixture, n_cases: int) -> Shapes:
+    def noise_shapes(self, forecast: Sizes, n_cases: int) -> Shapes:
         shape = (n_cases, self.n_draws, forecast.n_components, forecast.n_targets + 1)
         learnt = any(isinstance(item, Copula) for item in listed(self.preranks))
         return (shape, shape if learnt else None)

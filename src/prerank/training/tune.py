@@ -11,7 +11,8 @@ from scipy import stats
 from prerank.calibration import pce, projected_pit
 from prerank.forecast import GaussianMixture
 from prerank.scores import energy_score
-from prerank.training.fit import FitOptions, FittedFleet, TrainingSet, fit
+from prerank.training.batches import TrainingSet
+from prerank.training.fit import FitOptions, FittedFleet, fit
 from prerank.training.fleet import Penalty, Run
 from prerank.training.penalty import listed
 from prerank.training.progress import Progress

@@ -1,0 +1,110 @@
+"""The rows that a fleet is trained on: one set per seed, on one device, and their shuffled minibatches by number."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from prerank.randomness import bits, key, mix
+from prerank.training.fleet import Run
+
+
+class TrainingSet(NamedTuple):
+    """Standardised features and targets to train on and to stop by; `weights` (n,) of the training rows or None."""
+
+    x: Tensor
+    y: Tensor
+    x_validation: Tensor
+    y_validation: Tensor
+    weights: Tensor | None = None
+
+
+class Batches:
+    """The data of all seeds on one device, and their shuffled minibatches by number."""
+
+    def __init__(self, sets: Sequence[TrainingSet], seeds: Sequence[int], batch_size: int) -> None:
+        self.seeds = list(seeds)
+        self.x = torch.stack([item.x for item in sets])
+        self.y = torch.stack([item.y for item in sets])
+        self.x_validation = torch.stack([item.x_validation for item in sets])
+        self.y_validation = torch.stack([item.y_validation for item in sets])
+        ones = torch.ones_like(self.y[0, :, 0])
+        self.weights = torch.stack([ones if item.weights is None else item.weights.to(ones) for item in sets])
+        self.weighted = any(item.weights is not None for item in sets)
+        self.n_rows = self.x.shape[1]
+        self.size = min(batch_size, self.n_rows)
+        self.per_epoch = -(-self.n_rows // self.size)
+        self.keys = torch.tensor([key(seed, "batches") for seed in seeds], device=self.x.device)
+
+    @staticmethod
+    def of(runs: Sequence[Run], data: TrainingSet | Mapping[int, TrainingSet], batch_size: int) -> "Batches":
+        if not runs:
+            raise ValueError("no run to train: give at least one Run(seed=..., penalty=..., strength=...)")
+        seeds = sorted({run.seed for run in runs})
+        by_seed = dict.fromkeys(seeds, data) if isinstance(data, TrainingSet) else dict(data)
+        lacking = [seed for seed in seeds if seed not in by_seed]
+        if lacking:
+            raise ValueError(f"no data for the seeds {lacking}; there are data for {sorted(by_seed)}")
+        sets = [by_seed[seed] for seed in seeds]
+        for item in sets:
+            _refuse_bad_set(item)
+        shapes = {tuple(tuple(part.shape) for part in item[:4]) for item in sets}
+        if len(shapes) > 1:
+            raise ValueError(f"the data of different seeds have different shapes: {sorted(shapes)}")
+        return Batches(sets, seeds, batch_size)
+
+    def digest(self) -> str:
+        """A hash of all numbers, so that a checkpoint is not resumed on other data of the same size."""
+        hashed = hashlib.blake2b(digest_size=16)
+        for tensor in (self.x, self.y, self.x_validation, self.y_validation, self.weights):
+            hashed.update(repr(tensor.shape).encode() + tensor.cpu().contiguous().numpy().tobytes())
+        return hashed.hexdigest()
+
+    def order(self, epoch: int) -> Tensor:
+        """Row numbers (seeds, batches x size) of an epoch, shuffled by (seed, epoch); missing rows of the last are -1."""
+        shuffled = bits(mix(self.keys + epoch), (self.n_rows,)).argsort(-1)
+        missing = self.per_epoch * self.size - self.n_rows
+        return torch.nn.functional.pad(shuffled, (0, missing), value=-1)
+
+    def take(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Features, targets and row weights (seeds, size, ...) of row numbers (seeds, size); weight 0 where missing."""
+        seed = torch.arange(len(self.seeds), device=rows.device)[:, None]
+        real = rows >= 0
+        rows = rows.clamp_min(0)
+        return self.x[seed, rows], self.y[seed, rows], self.weights[seed, rows] * real
+
+
+def _refuse_bad_set(item: TrainingSet) -> None:
+    shapes = {what: tuple(getattr(item, what).shape) for what in ("x", "y", "x_validation", "y_validation")}
+    if any(len(shape) != 2 for shape in shapes.values()):
+        raise ValueError(
+            f"features and targets are tables (rows, columns), got {shapes}; use y[:, None] for one target"
+        )
+    if shapes["x"][1] != shapes["x_validation"][1] or shapes["y"][1] != shapes["y_validation"][1]:
+        raise ValueError(f"training and validation rows differ in columns: {shapes}")
+    dtypes = {tensor.dtype for tensor in item[:4]}
+    if len(dtypes) > 1 or not item.x.is_floating_point():
+        raise TypeError(f"features and targets must have one floating point type, got {sorted(map(str, dtypes))}")
+    rows, validation = len(item.x), len(item.x_validation)
+    if rows < 2 or validation < 1:
+        raise ValueError(f"{rows} training and {validation} validation rows: at least 2 and 1 are needed")
+    if len(item.y) != rows or len(item.y_validation) != validation:
+        raise ValueError(
+            f"features and targets differ in rows: {rows} and {len(item.y)} to train on, "
+            f"{validation} and {len(item.y_validation)} to validate"
+        )
+    for what, tensor in zip(("x", "y", "x_validation", "y_validation"), item[:4], strict=True):
+        bad = int((~tensor.isfinite()).any(-1).sum())
+        if bad:
+            raise ValueError(
+                f"{what} has NaN or infinite values in {bad} of {len(tensor)} rows; drop or fill them first"
+            )
+    weights = item.weights
+    if weights is not None:
+        if weights.shape != (rows,):
+            raise ValueError(f"weights have shape {tuple(weights.shape)} for {rows} training rows; give one per row")
+        bad = int((~weights.isfinite() | (weights < 0)).sum())
+        if bad or not weights.sum() > 0:
+            raise ValueError(f"weights must be finite, not negative and not all zero; {bad} of {rows} are not")
