@@ -1,7 +1,6 @@
 """`prerank demo`: the main job on data made on the spot, so that it runs anywhere and the truth is known."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ from rich.console import Console
 
 from prerank.diagnosis import Check
 from prerank.reporting.style import save_figure
-from prerank.reporting.tables import terminal_table
+from prerank.reporting.tables import p_text, terminal_table
 
 if TYPE_CHECKING:
     from prerank.studies.demonstration import Judged
@@ -24,6 +23,7 @@ def demo(
 ) -> None:
     """Train with and without a penalty where the truth is known: tables here, a figure on disk."""
     from prerank.studies.demonstration import PENALISED, STRENGTHS, demonstrate, figure  # the estimator loads slowly
+    from prerank.studies.draws import single_threaded_operations
 
     console = Console()
     console.print(
@@ -31,7 +31,7 @@ def demo(
         "features. The model is one Gaussian: it cannot be right, but it can be better calibrated.\n"
         f"{n_train:,} rows to train on, {n_test:,} fresh ones to judge by.\n"
     )
-    with _one_thread():
+    with single_threaded_operations():
         shown = demonstrate(n_train, n_test, seed, verbose=console.is_terminal)
     scores = [[item.name, f"{item.energy_score:.3f}", f"{item.nll:.3f}"] for item in shown.forecasts]
     console.print(terminal_table(("forecast", "energy score", "NLL"), scores), "")
@@ -61,7 +61,7 @@ def _errors(forecasts: Sequence["Judged"]) -> tuple[list[str], list[list[str]]]:
         row = [str(name), f"{oracle['null level']:.3f}"]
         for item in forecasts:
             own = item.check.table.loc[str(name)].to_dict()
-            row += [f"{own['PCE']:.3f}", _p(own["corrected p-value"])]
+            row += [f"{own['PCE']:.3f}", p_text(own["corrected p-value"])]
         rows.append(row)
     return columns, rows
 
@@ -70,22 +70,5 @@ def _summary(result: Check) -> str:
     """Which pre-ranks speak against a forecast, in a sentence."""
     against = [str(name) for name, row in result.table.iterrows() if row["corrected p-value"] <= 0.05]
     if not against:
-        return f"nothing speaks against calibration (smallest p {_p(result.p_value)})"
+        return f"nothing speaks against calibration (smallest p {p_text(result.p_value)})"
     return f"not calibrated in the sense of {', '.join(against)}"
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread of torch's: matrices are so small here that threads wait for each other longer than they work."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -31,7 +31,7 @@ from prerank.diagnosis.preparation import Prepared, pit_with_missing_members, pr
 from prerank.forecast import Ensemble, as_tensor
 from prerank.reporting.diagnosis import diagnosis_figure
 from prerank.reporting.style import save_figure
-from prerank.reporting.tables import render
+from prerank.reporting.tables import p_text, render
 
 _NEARLY_BLIND = 0.20
 _LEVEL = 0.05
@@ -67,11 +67,11 @@ class Check:
     def verdict(self) -> str:
         """One sentence."""
         if self.calibrated:
-            smallest = f"smallest corrected p-value {_p(self.p_value)}, {self.n_cases} cases"
+            smallest = f"smallest corrected p-value {p_text(self.p_value)}, {self.n_cases} cases"
             return f"No evidence against calibration ({smallest})."
         against = self.table[self.table["corrected p-value"] <= _LEVEL]
         said = "; ".join(f"{name}: {row['reading']}" for name, row in against.iterrows())
-        return f"Not calibrated (corrected p-value {_p(self.p_value)}, {self.n_cases} cases). {said}."
+        return f"Not calibrated (corrected p-value {p_text(self.p_value)}, {self.n_cases} cases). {said}."
 
     def to_frame(self) -> pd.DataFrame:
         """The table as a DataFrame (a copy)."""
@@ -87,8 +87,8 @@ class Check:
                 f"{row['PCE']:.4f}",
                 f"{row['null level']:.4f}",
                 "–" if np.isnan(row["low"]) else f"{row['low']:.3f}–{row['high']:.3f}",
-                _p(row["p-value"]),
-                _p(row["corrected p-value"]),
+                p_text(row["p-value"]),
+                p_text(row["corrected p-value"]),
                 str(row["reading"]),
             ]
             for name, row in self.table.iterrows()
@@ -123,7 +123,7 @@ class Check:
                     "band": float(row["band"]) * np.sqrt(levels.numpy() * (1 - levels.numpy()) / self.n_cases),
                     "caption": (
                         f"PCE {row['PCE']:.3f} (chance {row['null level']:.3f})",
-                        f"corrected p {_p(row['corrected p-value'])}",
+                        f"corrected p {p_text(row['corrected p-value'])}",
                     ),
                     "reading": str(row["reading"]),
                     "rejected": bool(row["corrected p-value"] <= _LEVEL),
@@ -240,13 +240,7 @@ def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
 def _chosen(preranks: Sequence[PreRank] | PreRank | None, n_targets: int) -> list[PreRank]:
     if preranks is None:
         return list(paper_preranks(n_targets))
-    chosen = list(preranks) if isinstance(preranks, Sequence) else [preranks]
-    repeated = {item.name for item in chosen if [other.name for other in chosen].count(item.name) > 1}
-    if repeated:
-        raise ValueError(
-            f"two pre-ranks are called {sorted(repeated)[0]!r}; give one another name=, e.g. Dependency(2, name=...)"
-        )
-    return chosen
+    return list(preranks) if isinstance(preranks, Sequence) else [preranks]
 
 
 def _per_case(values: Any, what: str, prepared: Prepared, device: torch.device) -> Tensor | None:
@@ -360,7 +354,3 @@ def _holm(p_values: Tensor) -> Tensor:
     factors = torch.arange(count, 0, -1, dtype=p_values.dtype)
     adjusted = (p_values[order] * factors).cummax(0).values.clamp_max(1.0)
     return torch.empty_like(p_values).scatter_(0, order, adjusted)
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -9,6 +9,11 @@ from rich.table import Table
 _NUMBERS = set("0123456789.<- –%=")
 
 
+def p_text(value: float) -> str:
+    """A p-value with three decimals, or that it is smaller than they can show."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Table:
     """A rich table: columns of numbers to the right, words to the left."""
     table = Table(

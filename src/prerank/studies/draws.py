@@ -70,12 +70,13 @@ def in_parallel(work: Callable[[_Task], _Result], tasks: list[_Task], device: to
     if workers == 1:
         yield from map(work, tasks)
         return
-    with _single_threaded_operations(), ThreadPoolExecutor(workers) as pool:
+    with single_threaded_operations(), ThreadPoolExecutor(workers) as pool:
         yield from pool.map(work, tasks)
 
 
 @contextmanager
-def _single_threaded_operations() -> Iterator[None]:
+def single_threaded_operations() -> Iterator[None]:
+    """One thread for each of torch's operations: where these are small, threads wait longer than they work."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -32,7 +32,6 @@ class Batches:
         self.y_validation = torch.stack([item.y_validation for item in sets])
         ones = torch.ones_like(self.y[0, :, 0])
         self.weights = torch.stack([ones if item.weights is None else item.weights.to(ones) for item in sets])
-        self.weighted = any(item.weights is not None for item in sets)
         self.n_rows = self.x.shape[1]
         self.size = min(batch_size, self.n_rows)
         self.per_epoch = -(-self.n_rows // self.size)

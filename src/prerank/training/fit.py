@@ -244,9 +244,8 @@ class _Loop:
         some = total[:, 0] > 0
         if not values:
             return loss * some
-        # models without a penalty stand before the first group or after the last one
-        first, last = self.groups[0][0].start, self.groups[-1][0].stop
-        penalised = torch.cat([torch.zeros_like(loss[:first]), *values, torch.zeros_like(loss[last:])])
+        without = self.groups[0][0].start  # models without a penalty stand first
+        penalised = torch.cat([torch.zeros_like(loss[:without]), *values])
         return (loss + self.strength * penalised) * some
 
     def _drawn(self, shapes: Sequence[Shapes]) -> dict[tuple[str, tuple[int, ...]], Tensor]:
