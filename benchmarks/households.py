@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from prerank.calibration import paper_preranks
-from prerank.data import PAPER_SEEDS, load, split
+from prerank.data import PAPER_SEEDS, load, published_order, split
 from prerank.training import Bar, FitOptions, Run, TrainingSet, evaluate, fit
 
 # Baseline PCE of the paper (its table of the unregularised model), and the range of its regularised NLL and energy score.
@@ -24,7 +24,7 @@ def training_sets(name: str, device: str = "cpu") -> tuple[dict[int, TrainingSet
     table = load(name, accept_licence=True)
     train, test = {}, {}
     for seed in PAPER_SEEDS:
-        parts = split(table, seed)
+        parts = split(table, seed, order=published_order)
 
         def tensors(part):
             return torch.from_numpy(part.x).to(device), torch.from_numpy(part.y).to(device)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prerank.data import PAPER_SEEDS, PAPER_SPLIT, DataError, SplitProtocol, Standardiser, Table, split
-from prerank.data.split import permutation
+from prerank.data.split import keyed_order, published_order
 
 PINNED = {
     0: [8, 6, 4, 2, 7, 10, 9, 1, 0, 11, 5, 3],
@@ -45,27 +45,27 @@ def test_every_row_is_in_exactly_one_part() -> None:
 
 
 def test_the_order_of_rows_is_pinned() -> None:
-    assert permutation(12, seed=0).tolist() == PINNED[0]
-    assert permutation(12, seed=866).tolist() == PINNED[866]
-    assert int((permutation(100_000, seed=42) * np.arange(100_000)).sum() % 1_000_003) == PINNED_SUM
+    assert keyed_order(12, seed=0).tolist() == PINNED[0]
+    assert keyed_order(12, seed=866).tolist() == PINNED[866]
+    assert int((keyed_order(100_000, seed=42) * np.arange(100_000)).sum() % 1_000_003) == PINNED_SUM
 
 
 def test_the_order_of_rows_is_left_alone_by_other_random_numbers_and_leaves_them_alone() -> None:
     before = torch.random.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    first = permutation(1000, seed=4)
+    first = keyed_order(1000, seed=4)
     assert torch.equal(before[0], torch.random.get_rng_state())
     assert before[1] == np.random.get_state()[1].tolist()  # noqa: NPY002
     np.random.default_rng().random(7)
-    assert (first == permutation(1000, seed=4)).all()
+    assert (first == keyed_order(1000, seed=4)).all()
 
 
 def test_the_papers_seeds_give_different_splits() -> None:
-    orders = [permutation(1000, seed) for seed in PAPER_SEEDS]
+    orders = [keyed_order(1000, seed) for seed in PAPER_SEEDS]
     assert len({tuple(order) for order in orders}) == 5
 
 
 def test_every_row_is_as_likely_to_be_first_as_any_other() -> None:
-    counts = np.bincount([permutation(8, seed)[0] for seed in range(4000)], minlength=8)
+    counts = np.bincount([keyed_order(8, seed)[0] for seed in range(4000)], minlength=8)
     chi_square = ((counts - 500) ** 2 / 500).sum()
     assert chi_square < 24.32  # the 0.999 quantile for 7 degrees of freedom
 
@@ -118,7 +118,7 @@ def test_refusals_say_what_to_do() -> None:
         SplitProtocol(train=Fraction(9, 10))
     rare = np.zeros((40, 1))
     rare[-1] = 1
-    seed = next(seed for seed in range(100) if 39 not in permutation(40, seed)[:16])
+    seed = next(seed for seed in range(100) if 39 not in keyed_order(40, seed)[:16])
     with pytest.raises(DataError, match="is 0 in all 16 training rows"):
         split(Table.of(np.arange(40.0), rare), seed=seed)
 
@@ -126,3 +126,14 @@ def test_refusals_say_what_to_do() -> None:
 def test_another_protocol_is_a_value() -> None:
     protocol = SplitProtocol(Fraction(6, 10), Fraction(2, 10), Fraction(0), calibration_cap=None)
     assert split(example(), seed=0, protocol=protocol).sizes == (30, 10, 0, 10)
+
+
+def test_the_published_order_is_that_of_torch_random_split():
+    from torch.utils.data import random_split
+
+    sizes = PAPER_SPLIT.sizes(1060)
+    parts = random_split(range(1060), list(sizes), generator=torch.Generator().manual_seed(42))  # type: ignore[arg-type]
+    order = published_order(1060, seed=42)
+    assert order.tolist() == [row for part in parts for row in part.indices]
+    table = Table.of(np.arange(1060.0)[:, None], np.arange(2120.0).reshape(1060, 2))
+    assert split(table, 42, order=published_order).test.rows.tolist() == list(parts[3].indices)

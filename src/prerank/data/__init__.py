@@ -22,7 +22,17 @@ from prerank.data.formats import Arff, Csv, Feather, Parquet
 from prerank.data.loading import fetch, load, load_file
 from prerank.data.pairs import PairCounts, pair_counts
 from prerank.data.sources import GITHUB, Upstream
-from prerank.data.split import PAPER_SEEDS, PAPER_SPLIT, Part, Sizes, Split, SplitProtocol, split
+from prerank.data.split import (
+    PAPER_SEEDS,
+    PAPER_SPLIT,
+    Part,
+    Sizes,
+    Split,
+    SplitProtocol,
+    keyed_order,
+    published_order,
+    split,
+)
 from prerank.data.standardise import Standardiser
 from prerank.data.synthetic import Bimodal, ClaytonDependent, Heteroscedastic
 from prerank.data.table import Card, Table
@@ -61,8 +71,10 @@ __all__ = [
     "Upstream",
     "dataset",
     "fetch",
+    "keyed_order",
     "load",
     "load_file",
     "pair_counts",
+    "published_order",
     "split",
 ]

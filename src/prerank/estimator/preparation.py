@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from prerank.data import DataError, Standardiser
-from prerank.data.split import permutation
+from prerank.data.split import keyed_order
 from prerank.training import TrainingSet
 
 Array = NDArray[np.floating]
@@ -47,7 +47,7 @@ def prepare(
             f"n_samples={len(x)} rows{left} split into {max(n_train, 0)} to train on and {n_validation} to validate "
             f"(validation_fraction={validation_fraction:g}); at least 2 and 1 are needed. Give more rows."
         )
-    order = permutation(len(x), seed)
+    order = keyed_order(len(x), seed)
     train, validation = order[:n_train], order[n_train:]
     _require_variation(y[train], target_names)
     own = None if weights is None or (weights == weights[0]).all() else weights[train] / weights[train].mean()
