@@ -229,7 +229,7 @@ def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
         statistic,
         torch.full_like(statistic, null.mean),
         p_values,
-        _holm(p_values),
+        holm(p_values),
         p_values,
         torch.tensor(band),
         torch.empty(0, values.shape[1]),
@@ -348,7 +348,8 @@ def _heights(values: Tensor, case_weights: Tensor | None) -> np.ndarray:
     return np.stack([np.histogram(column, _BINS, weights=weights, density=True)[0] for column in values.numpy().T])
 
 
-def _holm(p_values: Tensor) -> Tensor:
+def holm(p_values: Tensor) -> Tensor:
+    """p-values (n,) corrected for having looked n times, valid under any dependence (Holm 1979)."""
     order = p_values.argsort()
     count = len(p_values)
     factors = torch.arange(count, 0, -1, dtype=p_values.dtype)
