@@ -79,8 +79,8 @@ def replicate(
 ) -> Replicates:
     """PCE and largest deviation of data sets made of rows of `bins` (rows, K): the engine of nulls and bootstraps.
 
-    `rows(b)` gives b x sets x cases row numbers. `centre` (J, K) is the curve that deviations are measured from; None
-    is the diagonal.
+    `rows(b)` gives b x sets x cases row numbers. `centre` ((sets,) J, K) is the curve that deviations are measured
+    from; None is the diagonal.
     """
     n_levels, n_projections = len(levels), bins.shape[-1]
     grid = levels.to(torch.float64).to(bins.device)
@@ -121,15 +121,18 @@ def _choose(
     blocks: Tensor | None,
     generator: torch.Generator,
 ) -> Tensor:
-    """Point numbers (count, sets, cases): at random, by their probability, or the same for a whole block."""
+    """Point numbers (count, sets or 1, cases): at random, by their probability, or the same for a whole block.
+
+    Sets (several models, say) share their choices, so that the test of one does not depend on who is tested with it.
+    """
     device = generator.device
     if blocks is not None:
         labels = blocks.to(device)
         n_blocks = int(labels.max()) + 1
-        choice = torch.randint(n_points, (count, n_sets, n_blocks), generator=generator, device=device)
+        choice = torch.randint(n_points, (count, 1, n_blocks), generator=generator, device=device)
         return choice[..., labels]
     if pick is None:
-        return torch.randint(n_points, (count, n_sets, n_cases), generator=generator, device=device)
+        return torch.randint(n_points, (count, 1, n_cases), generator=generator, device=device)
     uniform = torch.rand(n_sets, n_cases, count, generator=generator, device=device, dtype=torch.float64)
     cumulative = pick.double().cumsum(-1)
     return torch.searchsorted(cumulative, uniform * cumulative[..., -1:]).clamp_max(n_points - 1).movedim(-1, 0)

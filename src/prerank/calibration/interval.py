@@ -47,24 +47,36 @@ def pce_interval(
     if not 0 < coverage < 1:
         raise ValueError(f"coverage={coverage}: a probability between 0 and 1, such as 0.95")
     grid = (centred_levels(n_levels) if levels is None else levels).double()
-    n_cases, n_projections = pit.shape
+    several = pce_intervals(pit[None], coverage, grid, None if null is None else null[:, None], n_replicates, seed)
+    return PCEInterval(*(float(limit[0]) for limit in several))
+
+
+def pce_intervals(
+    pit: Tensor, coverage: float, grid: Tensor, null: Tensor | None, n_replicates: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`pce_interval` of several models at once, PITs (E, N, K), null (B, E) or None: estimate, low and high, (E,) each.
+
+    They share their bootstrap samples, so the interval of one does not depend on the others.
+    """
+    n_models, n_cases, n_projections = pit.shape
     curve = reliability_curve(pit.double(), levels=grid)
-    estimate = float((curve.levels[:, None] - curve.frequency).abs().mean())
-    bins = level_bins(pit, grid)
+    estimate = (curve.levels[:, None] - curve.frequency).abs().mean((-2, -1))
+    bins = level_bins(pit.flatten(0, 1), grid)
     generator = torch_generator(seed, "bootstrap", device=pit.device)
+    first_row = torch.arange(n_models, device=pit.device)[:, None] * n_cases
     bootstrap = replicate(
         bins,
-        lambda count: torch.randint(n_cases, (count, 1, n_cases), generator=generator, device=pit.device),
+        lambda count: first_row + torch.randint(n_cases, (count, 1, n_cases), generator=generator, device=pit.device),
         n_replicates,
         grid,
         1,
-        1,
+        n_models,
         n_cases,
         centre=curve.frequency,
     ).pce.mean(-1)
-    margin = float(bootstrap.quantile(coverage))
+    margin = bootstrap.quantile(coverage, dim=0)
     if null is not None:
-        margin = max(margin, float(null.double().quantile(coverage)))
+        margin = torch.maximum(margin, null.double().quantile(coverage, dim=0).to(margin))
     elif n_projections == 1:
-        margin = max(margin, pce_null(n_cases, levels=grid).quantile(coverage))
-    return PCEInterval(estimate, max(0.0, estimate - margin), min(1.0, estimate + margin))
+        margin = margin.clamp_min(pce_null(n_cases, levels=grid).quantile(coverage))
+    return estimate, (estimate - margin).clamp_min(0.0), (estimate + margin).clamp_max(1.0)

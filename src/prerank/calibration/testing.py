@@ -143,7 +143,9 @@ def _observed_and_null(
     table = small_bins(values[:, None], grid)
     flat = replicate(
         table,
-        lambda count: torch.randint(steps, (count, n_sets, n_cases), generator=generator, device=bins.device),
+        lambda count: torch.randint(steps, (count, 1, n_cases), generator=generator, device=bins.device).expand(
+            count, n_sets, n_cases
+        ),
         n_replicates,
         grid,
         power,

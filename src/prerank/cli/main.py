@@ -3,7 +3,9 @@
 import typer
 
 from prerank.cli import datasets
+from prerank.cli.benchmark import benchmark
 from prerank.cli.demo import demo
+from prerank.cli.report import report
 from prerank.cli.simulate import simulate
 
 app = typer.Typer(
@@ -26,6 +28,8 @@ def root() -> None:
 
 app.command()(demo)
 app.command()(simulate)
+app.command()(benchmark)
+app.command()(report)
 
 
 def main() -> None:

@@ -15,8 +15,7 @@ from prerank.randomness import numpy_generator
 from prerank.studies.diagnostics import Diagnostic, exact_diagnostics, published_diagnostics
 from prerank.studies.draws import Noise, draw_noise, in_parallel, scenario_pits
 from prerank.studies.scenarios import Scenario, Simulation
-
-EXACT, AS_PUBLISHED = "exact", "as published"
+from prerank.training.evaluate import AS_PUBLISHED, EXACT
 
 
 class SimulationResult(NamedTuple):

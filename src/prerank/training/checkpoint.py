@@ -23,6 +23,7 @@ class Checkpoint:
     epoch: int
     step_in_epoch: int
     steps: int
+    seconds: float
 
 
 def save_checkpoint(path: Path, saved: Checkpoint, fingerprint: str) -> None:
@@ -36,6 +37,7 @@ def save_checkpoint(path: Path, saved: Checkpoint, fingerprint: str) -> None:
         "epoch": saved.epoch,
         "step_in_epoch": saved.step_in_epoch,
         "steps": saved.steps,
+        "seconds": saved.seconds,
         "checksum": _checksum(tensors),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,4 +85,5 @@ def load_checkpoint(path: Path, fingerprint: str, device: torch.device) -> Check
         about["epoch"],
         about["step_in_epoch"],
         about["steps"],
+        about["seconds"],
     )

@@ -1,26 +1,30 @@
 """`evaluate`: every number of the paper's tables for trained models, exactly and as published, as tidy records."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
 from prerank.calibration import (
+    PCETest,
     PreRank,
     ProjectedPIT,
+    centred_levels,
     corrected_pce,
     paper_preranks,
     pce,
-    pce_interval,
     pce_null,
     pce_test,
     projected_pit,
 )
+from prerank.calibration.interval import pce_intervals
 from prerank.forecast import GaussianMixture
 from prerank.scores import Fair, TwoSets, energy_score
 from prerank.training.published import published_null_level, published_pce
 
+EXACT, AS_PUBLISHED = "exact", "as published"
 _BATCH = 256
 
 
@@ -41,6 +45,8 @@ def evaluate(
     level, corrected value, 95 % interval and p-value; `pce per 256`, the mean over minibatches of 256 as the paper reports
     it; and for the protocol "as published" the PCE that its sampler gives. Pre-ranks are those of the paper, and for the
     published protocol the same unless `published_preranks` says otherwise (its dependency for D = 2, for instance).
+    Models share their random numbers, so that what is said of one does not depend on the others; they are taken some
+    at a time. `n_replicates=0` leaves tests and intervals out, which are most of the work.
 
     >>> law = GaussianMixture(torch.zeros(300, 1), torch.zeros(300, 1, 2), torch.eye(2).expand(300, 1, 2, 2))
     >>> records = evaluate(law, law.ensemble(1, seed=1).members[:, 0], n_replicates=99)
@@ -49,85 +55,93 @@ def evaluate(
     """
     if len(forecast.batch_shape) not in (1, 2):
         raise ValueError(f"evaluate takes forecasts of batch shape (N,) or (E, N), got {tuple(forecast.batch_shape)}")
-    if len(forecast.batch_shape) == 2:
-        parts = []
-        for model in range(forecast.batch_shape[0]):
-            law = GaussianMixture(forecast.logits[model], forecast.loc[model], forecast.scale_tril[model])
-            observed = y if y.ndim == 2 else y[model]
-            part = evaluate(
-                law,
-                observed,
-                preranks,
-                published_preranks=published_preranks,
-                n_draws=n_draws,
-                n_replicates=n_replicates,
-                seed=seed,
-            )
-            parts.append(part.assign(model=model))
-        return pd.concat(parts, ignore_index=True)
-    chosen = list(paper_preranks(y.shape[-1]) if preranks is None else preranks)
-    published = chosen if published_preranks is None else list(published_preranks)
-    with torch.no_grad():
-        rows = [
-            _record("exact", "nll", -forecast.log_prob(y).mean()),
-            _record("exact", "energy score", _energy(forecast, y, n_draws, seed, exact=True)),
-            _record("as published", "nll", -forecast.log_prob(y).mean()),
-            _record("as published", "energy score", _energy(forecast, y, n_draws, seed, exact=False)),
-        ]
-        rows += _exact(forecast, y, chosen, n_draws, n_replicates, seed)
-        rows += _as_published(forecast, y, published, n_draws, seed)
-    return pd.DataFrame(rows).assign(model=0, n_cases=len(y))
+    laws = forecast if len(forecast.batch_shape) == 2 else forecast.expand((1, *forecast.batch_shape))
+    n_models, n_cases = laws.batch_shape
+    y = y.expand(n_models, n_cases, y.shape[-1])
+    exact = list(paper_preranks(y.shape[-1]) if preranks is None else preranks)
+    published = exact if published_preranks is None else list(published_preranks)
+    parts = []
+    for models in _models_at_once(laws, exact, n_draws, n_replicates):
+        some, observed = _models(laws, models), y[models]
+        with torch.no_grad():
+            columns = [
+                *_scores(some, observed, n_draws, seed),
+                *_exact(some, observed, exact, n_draws, n_replicates, seed),
+                *_as_published(some, observed, published, n_draws, seed),
+            ]
+        parts += [pd.DataFrame(column).assign(model=range(models.start, models.stop)) for column in columns]
+    return pd.concat(parts).sort_values("model", kind="stable", ignore_index=True).assign(n_cases=n_cases)
 
 
-def _record(protocol: str, metric: str, value: Tensor | float, **more: object) -> dict[str, object]:
-    return {"protocol": protocol, "metric": metric, "value": float(value), **more}
+def _models_at_once(laws: GaussianMixture, preranks: list[PreRank], n_draws: int, n_replicates: int) -> list[slice]:
+    """Slices of models such that the PITs of their exchangeable points are held together without trouble."""
+    n_models, n_cases = laws.batch_shape
+    points = (n_draws + 1) * n_cases * len(preranks) * laws.n_targets if n_replicates else n_cases * laws.n_targets
+    size = max(1, (1 << 22 if laws.loc.device.type == "cpu" else 1 << 29) // points)
+    return [slice(start, min(start + size, n_models)) for start in range(0, n_models, size)]
 
 
-def _energy(forecast: GaussianMixture, y: Tensor, n_draws: int, seed: int, *, exact: bool) -> Tensor:
-    members = forecast.ensemble(n_draws if exact else 2 * n_draws, seed, "energy score")
-    return energy_score(y, members, Fair() if exact else TwoSets()).mean()
+def _models(laws: GaussianMixture, models: slice) -> GaussianMixture:
+    return GaussianMixture(laws.logits[models], laws.loc[models], laws.scale_tril[models])
+
+
+def _column(protocol: str, metric: str, value: Tensor, prerank: str | None = None, **more: object) -> dict[str, object]:
+    """One metric of all models, (E,) values."""
+    return {"protocol": protocol, "metric": metric, "value": _numbers(value), "prerank": prerank, **more}
+
+
+def _numbers(values: Tensor) -> np.ndarray:
+    return values.double().cpu().numpy()
+
+
+def _scores(laws: GaussianMixture, y: Tensor, n_draws: int, seed: int) -> Iterator[dict[str, object]]:
+    nll = -laws.log_prob(y).mean(-1)
+    for protocol, count, estimator in ((EXACT, n_draws, Fair()), (AS_PUBLISHED, 2 * n_draws, TwoSets())):
+        score = energy_score(y, laws.ensemble(count, seed, "energy score"), estimator).mean(-1)
+        yield _column(protocol, "nll", nll)
+        yield _column(protocol, "energy score", score)
 
 
 def _exact(
-    forecast: GaussianMixture, y: Tensor, preranks: list[PreRank], n_draws: int, n_replicates: int, seed: int
-) -> list[dict[str, object]]:
-    pit = projected_pit(preranks, forecast, y, n_draws=n_draws, seed=seed, exchangeable=True)
-    test = pce_test(pit, n_replicates=n_replicates, seed=seed)
-    rows = []
-    for g, name in enumerate(test.groups):
-        values = _columns(pit, name)
-        interval = pce_interval(values, null=test.replicates[:, g] if values.shape[1] > 1 else None, seed=seed)
-        rows.append(
-            _record(
-                "exact",
-                "pce",
-                test.statistic[g],
-                prerank=name,
-                null_level=float(test.null_level[g]),
-                corrected=float(corrected_pce(values).mean()) if len(y) > 1 else float("nan"),
-                low=interval.low,
-                high=interval.high,
-                p_value=float(test.p_value[g]),
-                corrected_p_value=float(test.corrected_p_value[g]),
-            )
-        )
-        batches = [pce(part).mean() for part in values.split(_BATCH)]
-        null = [pce_null(len(part)).mean for part in values.split(_BATCH)]
-        per_batch = torch.stack(batches).mean()
-        rows.append(_record("exact", "pce per 256", per_batch, prerank=name, null_level=sum(null) / len(null)))
-    return rows
+    laws: GaussianMixture, y: Tensor, preranks: list[PreRank], n_draws: int, n_replicates: int, seed: int
+) -> Iterator[dict[str, object]]:
+    pit = projected_pit(preranks, laws, y, n_draws=n_draws, seed=seed, exchangeable=n_replicates > 0)
+    test = pce_test(pit, n_replicates=n_replicates, seed=seed) if n_replicates else None
+    for g, prerank in enumerate(preranks):
+        values = _of_group(pit, prerank.name)
+        if test is None:
+            yield _column(EXACT, "pce", pce(values).mean(-1), prerank.name)
+        else:
+            yield _column(EXACT, "pce", test.statistic[..., g], prerank.name, **_tested(test, g, values, seed))
+        null = [pce_null(len(part)).mean for part in values[0].split(_BATCH)]
+        per_batch = torch.stack([pce(part).mean(-1) for part in values.split(_BATCH, -2)]).mean(0)
+        yield _column(EXACT, "pce per 256", per_batch, prerank.name, null_level=sum(null) / len(null))
+
+
+def _tested(test: PCETest, g: int, values: Tensor, seed: int) -> dict[str, object]:
+    """What tests and intervals say about PITs (E, N, K) of group g."""
+    null = test.replicates[..., g] if values.shape[-1] > 1 else None
+    _, low, high = pce_intervals(values, 0.95, centred_levels(), null, len(test.replicates), seed)
+    corrected = corrected_pce(values).mean(-1) if values.shape[-2] > 1 else torch.full_like(low, torch.nan)
+    found = {
+        "null_level": test.null_level[..., g],
+        "corrected": corrected,
+        "low": low,
+        "high": high,
+        "p_value": test.p_value[..., g],
+        "corrected_p_value": test.corrected_p_value[..., g],
+    }
+    return {name: _numbers(value) for name, value in found.items()}
 
 
 def _as_published(
-    forecast: GaussianMixture, y: Tensor, preranks: list[PreRank], n_draws: int, seed: int
-) -> list[dict[str, object]]:
-    values = published_pce(preranks, forecast, y, n_draws, seed)
-    level = published_null_level(len(y))
-    return [
-        _record("as published", "pce per 256", value, prerank=item.name, null_level=level)
-        for item, value in zip(preranks, values, strict=True)
-    ]
+    laws: GaussianMixture, y: Tensor, preranks: list[PreRank], n_draws: int, seed: int
+) -> Iterator[dict[str, object]]:
+    values = published_pce(preranks, laws, y, n_draws, seed)
+    level = published_null_level(y.shape[-2])
+    for k, item in enumerate(preranks):
+        yield _column(AS_PUBLISHED, "pce per 256", values[..., k], item.name, null_level=level)
 
 
-def _columns(pit: ProjectedPIT, group: str) -> Tensor:
-    return pit.values[:, [k for k, name in enumerate(pit.groups) if name == group]].double()
+def _of_group(pit: ProjectedPIT, group: str) -> Tensor:
+    return pit.values[..., [k for k, name in enumerate(pit.groups) if name == group]].double()

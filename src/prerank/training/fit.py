@@ -61,7 +61,10 @@ class FitOptions:
 
 @dataclass(frozen=True, eq=False)
 class FittedFleet:
-    """Trained models: weights (E, ...) of their best epochs, and what became of each run."""
+    """Trained models: weights (E, ...) of their best epochs, and what became of each run.
+
+    `seconds` is the time of the training loop, that of earlier, interrupted calls included.
+    """
 
     runs: tuple[Run, ...]
     architecture: Architecture
@@ -71,6 +74,7 @@ class FittedFleet:
     diverged: Tensor
     epochs: int
     steps: int
+    seconds: float
 
     def forecast(self, x: Tensor, models: Sequence[int] | None = None) -> GaussianMixture:
         """Forecasts (E, N) for x (N, L) or (E, N, L), of all models or some."""
@@ -116,6 +120,7 @@ class _Loop:
         self.fleet = fleet.select(torch.tensor(order, device=self.device))
         self.done: list[Fleet] = []
         self.epoch, self.step_in_epoch, self.steps = 0, 0, 0
+        self.started = time.monotonic()
         self.noise_keys = {
             stream: torch.tensor([key(seed, stream) for seed in batches.seeds], device=self.device)
             for stream in ("score", *_STREAMS, "validation")
@@ -140,6 +145,7 @@ class _Loop:
     def _resume(self, saved: Checkpoint) -> None:
         self.fleet, self.done = saved.fleet, saved.done
         self.epoch, self.step_in_epoch, self.steps = saved.epoch, saved.step_in_epoch, saved.steps
+        self.started = time.monotonic() - saved.seconds
 
     def _regroup(self) -> None:
         """Tables that follow the models in the fleet: their data, their strengths, the slices of equal penalty."""
@@ -292,10 +298,14 @@ class _Loop:
 
     def _save(self) -> None:
         if self.options.checkpoint is not None:
-            saved = Checkpoint(self.fleet, self.done, self.epoch, self.step_in_epoch, self.steps)
+            seconds = time.monotonic() - self.started
+            saved = Checkpoint(self.fleet, self.done, self.epoch, self.step_in_epoch, self.steps, seconds)
             save_checkpoint(self.options.checkpoint, saved, self.fingerprint)
 
     def _result(self) -> FittedFleet:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        seconds = time.monotonic() - self.started
         parts = [*self.done, *([self.fleet] if self.fleet.size else [])]
         place = torch.cat([part.index for part in parts]).argsort()
 
@@ -314,6 +324,7 @@ class _Loop:
             diverged=joined(lambda part: part.diverged),
             epochs=self.epoch,
             steps=self.steps,
+            seconds=seconds,
         )
 
 

@@ -7,12 +7,12 @@ too narrow, so that even a perfect forecast looks miscalibrated. Indicators were
 of that is here, to reproduce those tables and for nothing else; `PreRankPenalty` and `projected_pit` are the exact way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
 from prerank.calibration import (
     HDR,
@@ -31,6 +31,7 @@ from prerank.calibration.projection import PointwiseProjection
 from prerank.forecast import Forecast, GaussianMixture
 from prerank.randomness import key, normal
 from prerank.training.penalty import Noise, Shapes, Sizes, listed, require_sound
+from prerank.training.softcdf import soft_joint_cdf
 
 _SHARPNESS = 100.0
 _BATCH = 256
@@ -47,29 +48,44 @@ def soft_draws(law: GaussianMixture, noise: Tensor) -> Tensor:
     return (chosen[..., None] * each).sum(-2)
 
 
+class SoftDraws(NamedTuple):
+    """Soft draws (..., B, S, D) that are ranked, and those that the copula's CDF is made from, if it is asked for."""
+
+    ranked: Tensor
+    learnt: Tensor | None
+
+    @staticmethod
+    def of(law: GaussianMixture, noise: Noise) -> "SoftDraws":
+        assert noise[0] is not None
+        return SoftDraws(soft_draws(law, noise[0]), None if noise[1] is None else soft_draws(law, noise[1]))
+
+
 def published_pit(
-    prerank: PreRank, law: GaussianMixture, y: Tensor, noise: Noise, case_weights: Tensor | None = None
+    prerank: PreRank, law: GaussianMixture, y: Tensor, soft: SoftDraws, case_weights: Tensor | None = None
 ) -> Tensor:
     """The PIT of the published experiments for one minibatch y (..., B, D): (..., B, K).
 
     Cases of weight zero only fill up the last minibatch of an epoch: the common PCA directions do not see them.
     """
-    assert noise[0] is not None
-    draws = soft_draws(law, noise[0])
+    draws = soft.ranked
     projection: Projection
     if isinstance(prerank, PCA):
         directions = principal_directions(_pooled_covariance(draws.detach(), case_weights))
         names = tuple(f"component {k + 1}" for k in range(y.shape[-1]))
         projection = LinearProjection(directions[..., None, :, :], names)
     elif isinstance(prerank, Copula):
-        assert noise[1] is not None
-        reference = soft_draws(law, noise[1])
-        projection = PointwiseProjection(lambda points: _soft_cdf(points, reference)[..., None], ("joint CDF",))
+        reference = soft.learnt
+        assert reference is not None
+        projection = PointwiseProjection(
+            lambda points: soft_joint_cdf(points, reference, _SHARPNESS)[..., None], ("joint CDF",)
+        )
     elif isinstance(prerank, HDR):
         projection = PointwiseProjection(lambda points: law.log_density(points)[..., None], ("log density",))
     else:
         projection = prerank.given(law)
-    t, hat = projection(y[..., None, :]), projection(draws)
+    # projected together, as in `smooth_pit`: one pass over what the projection learnt
+    points = torch.cat([y[..., None, :].expand(*draws.shape[:-2], 1, -1), draws], -2)
+    t, hat = projection(points).split([1, draws.shape[-2]], -2)
     return torch.sigmoid(_SHARPNESS * (t - hat)).mean(-2)
 
 
@@ -82,15 +98,6 @@ def _pooled_covariance(draws: Tensor, case_weights: Tensor | None) -> Tensor:
     share = (share / share.sum(-1, keepdim=True))[..., None]
     centred = pooled - (share * pooled).sum(-2, keepdim=True)
     return (share * centred).mT @ centred
-
-
-def _soft_cdf(points: Tensor, reference: Tensor) -> Tensor:
-    """Mean over reference draws of prod_d sigmoid(100 (t_d - draw_d)), summed as logarithms target by target."""
-    total: Tensor | float = 0.0
-    for d in range(points.shape[-1]):
-        total = total + logsigmoid(_SHARPNESS * (points[..., :, None, d] - reference[..., None, :, d]))
-    assert isinstance(total, Tensor)
-    return total.exp().mean(-1)
 
 
 @dataclass(frozen=True)
@@ -131,9 +138,10 @@ class PublishedPenalty:
         if noise[0] is None:
             noise = _keyed_noise(self.noise_shapes(forecast, y.shape[-2]), y, seed, step)
         levels = torch.linspace(0.0, 1.0, self.n_levels, dtype=y.dtype, device=y.device)
+        soft = SoftDraws.of(forecast, noise)
         errors = []
         for item in listed(self.preranks):
-            pit = published_pit(item, forecast, y, noise, case_weights)
+            pit = published_pit(item, forecast, y, soft, case_weights)
             error = pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
             errors.append(error.mean(-1))
         return torch.stack(errors).mean(0)
@@ -143,20 +151,27 @@ def published_pce(
     preranks: Sequence[PreRank], forecast: GaussianMixture, y: Tensor, n_draws: int = 100, seed: int = 0
 ) -> Tensor:
     """Test PCE as published: per minibatch of 256 in order, averaged over them and over projections, (..., pre-ranks)."""
-    n_cases = y.shape[-2]
-    totals = []
-    with torch.no_grad():
-        for number, start in enumerate(range(0, n_cases, _BATCH)):
-            cases = slice(start, min(start + _BATCH, n_cases))
-            law, observed = forecast.select(cases), y[..., cases, :]
-            shape = (observed.shape[-2], n_draws, law.n_components, law.n_targets + 1)
-            noise = _keyed_noise((shape, shape), observed, seed, number)
-            errors = [
-                pce(published_pit(item, law, observed, noise).clamp(0.0, 1.0), levels=inclusive_levels()).mean(-1)
-                for item in preranks
-            ]
-            totals.append(torch.stack(errors, -1))
+    totals = [
+        torch.stack([pce(pit, levels=inclusive_levels()).mean(-1) for pit in pits], -1)
+        for pits in published_pits(preranks, forecast, y, n_draws, seed)
+    ]
     return torch.stack(totals).mean(0)
+
+
+def published_pits(
+    preranks: Sequence[PreRank], forecast: GaussianMixture, y: Tensor, n_draws: int = 100, seed: int = 0
+) -> Iterator[list[Tensor]]:
+    """The published test PITs, minibatch by minibatch of 256: one tensor (..., B, K) per pre-rank."""
+    n_cases = y.shape[-2]
+    for number, start in enumerate(range(0, n_cases, _BATCH)):
+        cases = slice(start, min(start + _BATCH, n_cases))
+        law, observed = forecast.select(cases), y[..., cases, :]
+        shape = (observed.shape[-2], n_draws, law.n_components, law.n_targets + 1)
+        copula = any(isinstance(item, Copula) for item in preranks)
+        noise = _keyed_noise((shape, shape if copula else None), observed, seed, number)
+        with torch.no_grad():
+            soft = SoftDraws.of(law, noise)
+            yield [published_pit(item, law, observed, soft).clamp(0.0, 1.0) for item in preranks]
 
 
 def published_null_level(n_cases: int) -> float:

@@ -1,0 +1,83 @@
+"""Timing runs: what a training step costs by pre-rank, with 100 draws and with 1,000."""
+
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prerank.studies.benchmark.plan import PRERANKS, PUBLISHED_STRENGTH, Grid, Model, penalty_of, preranks_of
+from prerank.studies.benchmark.work import Settings, prepare
+from prerank.training import FitOptions, Run, fit
+from prerank.training.evaluate import EXACT
+
+TIMED_DATASETS = ("households", "bio")
+NON_LINEAR = ("scale", "dependency", "HDR", "copula")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One pre-rank on one dataset with so many draws: the models of all seeds at the published strength, a few steps."""
+
+    dataset: str
+    prerank: str
+    n_draws: int
+    seeds: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.dataset}.{self.prerank}.{self.n_draws}"
+
+
+def timings_of(grid: Grid, n_targets: dict[str, int]) -> list[Timing]:
+    """The timing runs of a grid: its pre-ranks on households and bio, the non-linear ones with 1,000 draws too."""
+    return [
+        Timing(dataset, prerank, n_draws, grid.seeds)
+        for dataset in grid.datasets
+        if dataset in TIMED_DATASETS
+        for prerank in PRERANKS
+        if prerank in grid.preranks and prerank in preranks_of(n_targets[dataset], EXACT)
+        for n_draws in ((100, 1000) if prerank in NON_LINEAR else (100,))
+    ]
+
+
+class _Watch:
+    """Progress that only notes the time; the loop reads the fleet before it reports, so the device has caught up."""
+
+    def start(self, n_models: int, max_epochs: int) -> None:
+        self.times: list[float] = []
+
+    def advance(self, epoch: int, n_active: int, best_score: Tensor) -> None:
+        self.times.append(time.perf_counter())
+
+    def stop(self) -> None:
+        pass
+
+
+def time_steps(timing: Timing, settings: Settings) -> dict[str, Any]:
+    """Milliseconds of a step of the whole fleet: the quickest of two epochs after the first, which warms up."""
+    data = prepare(timing.dataset, timing.seeds, settings)
+    on_gpu = torch.device(settings.device).type == "cuda"
+    batch = 256
+    # a GPU reports about every 64 steps, so that an epoch is at least as long
+    n_batches = 64 if on_gpu else 2
+    rows = torch.arange(n_batches * batch) % len(data.train[timing.seeds[0]].x)
+    few = {seed: part._replace(x=part.x[rows], y=part.y[rows]) for seed, part in data.train.items()}
+    model = Model(EXACT, timing.prerank, PUBLISHED_STRENGTH, 0)
+    penalty = penalty_of(model, data.test.y.shape[-1], timing.n_draws)
+    watch = _Watch()
+    runs = [Run(seed, penalty, PUBLISHED_STRENGTH) for seed in timing.seeds]
+    fit(runs, few, FitOptions(batch_size=batch, max_epochs=3, patience=10**6), watch)
+    taken = min(later - earlier for earlier, later in pairwise(watch.times))
+    return {
+        "dataset": timing.dataset,
+        "training": EXACT,
+        "prerank": timing.prerank,
+        "n_draws": timing.n_draws,
+        "n_models": len(runs),
+        "n_steps": n_batches,
+        "ms_per_step": 1000 * taken / n_batches,
+        "device": torch.cuda.get_device_name(settings.device) if on_gpu else "cpu",
+    }

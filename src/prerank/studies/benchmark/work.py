@@ -1,0 +1,248 @@
+"""What is done for one fleet: load and split the data, train all models, judge each of them under both protocols."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from prerank.calibration import centred_levels, inclusive_levels, projected_pit, reliability_curve
+from prerank.data import load, published_order, split
+from prerank.forecast import GaussianMixture
+from prerank.studies.benchmark.plan import NONE, PUBLISHED_STRENGTH, Fleet, Model, penalty_of, preranks_of
+from prerank.training import FitOptions, FittedFleet, Run, TrainingSet, evaluate, fit
+from prerank.training.evaluate import AS_PUBLISHED, EXACT
+from prerank.training.progress import Progress
+from prerank.training.published import published_pits
+
+_LEVELS = 50  # of the reliability curves that are kept
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the fleets of a benchmark are run; the defaults are the paper's. `max_epochs` shortens a trial."""
+
+    device: str = "cpu"
+    n_draws: int = 100
+    n_replicates: int = 999
+    max_epochs: int = 5000
+    checkpoint_seconds: float = 60.0
+    accept_licence: bool = False
+
+
+class FleetResult(NamedTuple):
+    """Everything that is kept of a fleet: facts about it, and tidy tables of models, numbers and curves."""
+
+    about: dict[str, Any]
+    models: pd.DataFrame
+    records: pd.DataFrame
+    curves: pd.DataFrame
+
+
+class Rows(NamedTuple):
+    """Standardised features and targets of one part, for each seed: (seeds, N, L) and (seeds, N, D)."""
+
+    x: Tensor
+    y: Tensor
+
+
+class Prepared(NamedTuple):
+    """A dataset on the device: what each seed trains on, and its validation and test rows."""
+
+    seeds: tuple[int, ...]
+    train: dict[int, TrainingSet]
+    validation: Rows
+    test: Rows
+    status: str
+
+
+def prepare(dataset: str, seeds: Sequence[int], settings: Settings) -> Prepared:
+    """Load and split a dataset as the paper did, row by row, and bring it to the device in single precision."""
+    table = load(dataset, accept_licence=settings.accept_licence)
+    splits = [split(table, seed, order=published_order) for seed in seeds]
+
+    def rows(part: str) -> Rows:
+        def stacked(column: str) -> Tensor:
+            arrays = [torch.from_numpy(getattr(getattr(item, part), column)) for item in splits]
+            return torch.stack(arrays).to(settings.device, torch.float32)
+
+        return Rows(stacked("x"), stacked("y"))
+
+    train, validation, test = rows("train"), rows("validation"), rows("test")
+    sets = {seed: TrainingSet(train.x[i], train.y[i], validation.x[i], validation.y[i]) for i, seed in enumerate(seeds)}
+    return Prepared(tuple(seeds), sets, validation, test, table.card.status)
+
+
+def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Progress | None = None) -> FleetResult:
+    """Train and judge a fleet. With a checkpoint, an interrupted call picks up where it was and ends the same."""
+    seeds = sorted({model.seed for model in fleet.models})
+    data = prepare(fleet.dataset, seeds, settings)
+    n_targets = data.test.y.shape[-1]
+    runs = [Run(model.seed, penalty_of(model, n_targets, settings.n_draws), model.strength) for model in fleet.models]
+    on_gpu = torch.device(settings.device).type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(settings.device)
+    options = FitOptions(
+        max_epochs=settings.max_epochs, checkpoint=checkpoint, checkpoint_seconds=settings.checkpoint_seconds
+    )
+    fitted = fit(runs, data.train, options, progress)
+    batches = -(-len(data.train[seeds[0]].x) // options.batch_size)
+    about = {
+        "name": fleet.name,
+        "dataset": fleet.dataset,
+        "training": fleet.training,
+        "n_models": len(fleet.models),
+        "n_targets": n_targets,
+        "n_features": data.test.x.shape[-1],
+        "n_train": len(data.train[seeds[0]].x),
+        "n_validation": data.validation.y.shape[1],
+        "n_test": data.test.y.shape[1],
+        "batches_per_epoch": batches,
+        "steps": fitted.steps,
+        "epochs": fitted.epochs,
+        "seconds": fitted.seconds,
+        "ms_per_step": 1000 * fitted.seconds / max(1, fitted.steps),
+        "peak_bytes": torch.cuda.max_memory_allocated(settings.device) if on_gpu else 0,
+        "device": torch.cuda.get_device_name(settings.device) if on_gpu else "cpu",
+        "dataset_status": data.status,
+    }
+    models = _models(fleet, fitted, batches, options.patience)
+    records, errors = _judge(fleet, fitted, data, settings)
+    models["error"] = [own or errors.get(place, "") for place, own in enumerate(models["error"])]
+    return FleetResult(about, models, records, _curves(fleet, fitted, data, settings, set(errors)))
+
+
+def _models(fleet: Fleet, fitted: FittedFleet, batches: int, patience: int) -> pd.DataFrame:
+    """What became of each model; one that never had a finite validation score is an error."""
+    frame = pd.DataFrame([vars(model) for model in fleet.models]).assign(dataset=fleet.dataset)
+    best = fitted.best_epoch.cpu().numpy()
+    scores = fitted.best_score.double().cpu().numpy()
+    lost = ~fitted.best_score.isfinite().cpu().numpy()
+    return frame.assign(
+        best_epoch=best,
+        best_score=scores,
+        steps=((best + 1 + patience) * batches).clip(max=fitted.steps),
+        diverged=fitted.diverged.cpu().numpy(),
+        error=["the loss was not finite before the first epoch had ended" if bad else "" for bad in lost],
+    )
+
+
+def _judge(
+    fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings
+) -> tuple[pd.DataFrame, dict[int, str]]:
+    """Every number of every model, and the errors of those that could not be judged, by their place."""
+    n_targets = data.test.y.shape[-1]
+    exact, published = (list(preranks_of(n_targets, protocol).values()) for protocol in (EXACT, AS_PUBLISHED))
+    sound = [place for place, score in enumerate(fitted.best_score.tolist()) if score == score and abs(score) < 1e300]
+    parts: list[pd.DataFrame] = []
+    errors: dict[int, str] = {}
+
+    def judge(places: list[int]) -> None:
+        found = []
+        for part, rows, n_replicates in (
+            ("validation", data.validation, 0),
+            ("test", data.test, settings.n_replicates),
+        ):
+            law, y = _forecast(fleet, fitted, data.seeds, rows, places)
+            numbers = evaluate(
+                law,
+                y,
+                exact,
+                published_preranks=published,
+                n_draws=settings.n_draws,
+                n_replicates=n_replicates,
+            )
+            found.append(numbers.assign(part=part, place=[places[k] for k in numbers["model"]]))
+        parts.extend(found)
+
+    for places in _some_at_a_time(sound, data.test):
+        try:
+            judge(places)
+        except (ValueError, RuntimeError) as failure:  # one model's bad numbers must not cost the others theirs
+            if isinstance(failure, torch.OutOfMemoryError):
+                raise
+            for place in places:
+                try:
+                    judge([place])
+                except (ValueError, RuntimeError) as own:
+                    errors[place] = str(own)
+    return _tidy(fleet, parts), errors
+
+
+def _forecast(
+    fleet: Fleet, fitted: FittedFleet, seeds: tuple[int, ...], rows: Rows, places: list[int]
+) -> tuple[GaussianMixture, Tensor]:
+    of_seed = [seeds.index(fleet.models[place].seed) for place in places]
+    return fitted.forecast(rows.x[of_seed], places), rows.y[of_seed]
+
+
+def _some_at_a_time(places: list[int], rows: Rows) -> list[list[int]]:
+    """Groups of models whose forecasts are held together; `evaluate` cuts them further where it must."""
+    size = max(1, (1 << 20 if rows.y.device.type == "cpu" else 1 << 24) // (rows.y[0].numel() * rows.y.shape[-1]))
+    return [places[start : start + size] for start in range(0, len(places), size)]
+
+
+_RECORD_COLUMNS = [
+    "dataset", "training", "penalty", "strength", "seed", "part", "evaluation", "metric", "prerank",
+    "value", "null_level", "corrected", "low", "high", "p_value",
+]  # fmt: skip
+
+
+def _tidy(fleet: Fleet, parts: list[pd.DataFrame]) -> pd.DataFrame:
+    if not parts:
+        return pd.DataFrame(columns=_RECORD_COLUMNS)
+    numbers = pd.concat(parts).rename(columns={"protocol": "evaluation"})
+    whose = pd.DataFrame([vars(model) for model in fleet.models]).assign(dataset=fleet.dataset)
+    joined = numbers.join(whose, on="place").sort_values("place", kind="stable")
+    joined["prerank"] = joined["prerank"].fillna("")
+    return joined.reindex(columns=_RECORD_COLUMNS).reset_index(drop=True)
+
+
+def _curves(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings, failed: set[int]) -> pd.DataFrame:
+    """Reliability curves: of baselines for every pre-rank, of models with the published strength for their own."""
+    frames = []
+    for place, model in enumerate(fleet.models):
+        own = model.penalty == NONE or model.strength == PUBLISHED_STRENGTH
+        if not own or place in failed or not bool(fitted.best_score[place].isfinite()):
+            continue
+        law, y = _forecast(fleet, fitted, data.seeds, data.test, [place])
+        for protocol in (EXACT, AS_PUBLISHED):
+            frames += _curves_of(model, law, y, protocol, settings)
+    columns = ["training", "penalty", "strength", "seed", "evaluation", "prerank", "projection", "level", "frequency"]
+    found = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+    return found.assign(dataset=fleet.dataset)
+
+
+def _curves_of(model: Model, law: GaussianMixture, y: Tensor, protocol: str, settings: Settings) -> list[pd.DataFrame]:
+    known = preranks_of(y.shape[-1], protocol)
+    chosen = [item for name, item in known.items() if model.penalty in (NONE, name)]
+    if not chosen:
+        return []
+    if protocol == EXACT:
+        levels = centred_levels(_LEVELS)
+        pit = projected_pit(chosen, law, y, n_draws=settings.n_draws)
+        groups, values = list(pit.groups), pit.values[0]
+    else:
+        levels = inclusive_levels(_LEVELS)
+        batches = [torch.cat(part, -1)[0] for part in published_pits(chosen, law, y, settings.n_draws)]
+        widths = {"marginal": y.shape[-1], "PCA": y.shape[-1]}
+        groups = [item.name for item in chosen for _ in range(widths.get(item.name, 1))]
+        values = torch.cat(batches)
+    frequency = reliability_curve(values.double(), levels=levels).frequency.cpu().numpy()
+    number = [groups[:k].count(name) + 1 for k, name in enumerate(groups)]
+    return [
+        pd.DataFrame(
+            vars(model)
+            | {
+                "evaluation": protocol,
+                "prerank": name,
+                "projection": number[k],
+                "level": levels.numpy().astype("float32"),
+                "frequency": frequency[:, k].astype("float32"),
+            }
+        )
+        for k, name in enumerate(groups)
+    ]
