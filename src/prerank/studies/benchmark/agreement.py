@@ -1,0 +1,82 @@
+"""How far the as-published results agree with the paper's tables."""
+
+import numpy as np
+import pandas as pd
+
+from prerank.studies.benchmark.paper_values import paper_table
+from prerank.studies.benchmark.records import Results
+from prerank.studies.benchmark.summaries import CELL, datasets_at_hand, is_exact
+
+CRITERIA: dict[str, tuple[float | None, bool]] = {
+    "pce_baseline": (0.2, False),
+    "pce_regularised": (0.2, True),
+    "energy_score_regularised": (0.05, True),
+    "nll_regularised": (None, True),
+    "pce_marginal_all": (0.2, True),
+    "pce_pca_all": (0.2, True),
+    "selected_lambda": (0.0, False),
+}
+"""For each table the relative deviation that counts as agreement, and whether two standard errors do as well."""
+
+
+def criterion_text(table: str) -> str:
+    """The rule of a table in words.
+
+    >>> criterion_text("pce_regularised")
+    'within 20 % or 2 standard errors'
+    """
+    relative, errors = CRITERIA[table]
+    if relative == 0.0:
+        return "equal"
+    parts = [] if relative is None else [f"{100 * relative:g} %"]
+    return f"within {' or '.join([*parts, *(['2 standard errors'] if errors else [])])}"
+
+
+def compare(results: Results, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """A row per cell that both have: ours, the paper's, their deviation, whether they agree, whether the data are exact.
+
+    `tables` are the as-published cells by the name of the paper's table. Two standard errors are those of the
+    difference, the root of the sum of squares; one that is not known counts as zero.
+    """
+    status = datasets_at_hand(results)["dataset_status"]
+    parts = []
+    for name, (relative, errors) in CRITERIA.items():
+        ours = tables[name].reindex(columns=[*CELL, "value", "standard_error"]).dropna(subset="value")
+        both = ours.merge(paper_table(name), on=CELL, suffixes=("", "_paper"))
+        deviation = (both["value"] - both["value_paper"]).abs()
+        error = np.hypot(both["standard_error"].fillna(0.0), both["standard_error_paper"].fillna(0.0))
+        close = pd.Series(False, index=both.index)
+        if relative is not None:
+            close |= deviation <= relative * both["value_paper"].abs() + 1e-12
+        if errors:
+            close |= deviation <= 2 * error
+        parts.append(
+            both.assign(
+                table=name,
+                relative_deviation=deviation / both["value_paper"].abs().replace(0.0, np.nan),
+                agrees=close,
+                exact_data=[is_exact(status[dataset]) for dataset in both["dataset"]],
+            )
+        )
+    compared = pd.concat(parts, ignore_index=True).astype({"agrees": bool, "exact_data": bool})
+    return compared[["table", *(name for name in compared.columns if name != "table")]]
+
+
+def shares(compared: pd.DataFrame) -> pd.DataFrame:
+    """Per table, on exact data and on all: cells, how many agree, their share, the median relative deviation."""
+    rows = []
+    for table in CRITERIA:
+        of_table = compared[compared["table"] == table]
+        for data, cells in (("exact", of_table[of_table["exact_data"]]), ("all", of_table)):
+            rows.append(
+                {
+                    "table": table,
+                    "data": data,
+                    "criterion": criterion_text(table),
+                    "cells": len(cells),
+                    "agree": int(cells["agrees"].sum()),
+                    "share": cells["agrees"].mean() if len(cells) else np.nan,
+                    "median deviation": cells["relative_deviation"].median() if len(cells) else np.nan,
+                }
+            )
+    return pd.DataFrame(rows)

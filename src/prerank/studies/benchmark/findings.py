@@ -1,0 +1,177 @@
+"""What the benchmark says: how many cells are miscalibrated, what a penalty changes, what it costs."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+
+from prerank.diagnosis.check import holm
+from prerank.studies.benchmark.nulls import statistic_null
+from prerank.studies.benchmark.paper_values import paper_minutes
+from prerank.studies.benchmark.plan import NONE, PRERANKS, PUBLISHED_STRENGTH
+from prerank.studies.benchmark.records import Results
+from prerank.studies.benchmark.summaries import (
+    CELL,
+    EXACT_PROTOCOL,
+    PUBLISHED_PROTOCOL,
+    Protocol,
+    at_tuned_strength,
+    baseline,
+    datasets_at_hand,
+    penalised,
+    summarise,
+    tuned_strengths,
+)
+
+LEVEL = 0.05
+
+
+class Rejections(NamedTuple):
+    """Of the cells with an exact test: how many it rejects, and how many after Holm's correction over all of them.
+
+    `unresolved` are rejected cells that Holm's correction loses only because a simulated p-value cannot be smaller.
+    """
+
+    cells: int
+    rejected: int
+    after_holm: int
+    unresolved: int
+
+
+def rejections(seeds: pd.DataFrame) -> Rejections:
+    """Count miscalibrated cells of a selection that was evaluated exactly, by the p-value of the cell (5 %)."""
+    cells = summarise(seeds).dropna(subset="p_value")
+    if cells.empty:
+        return Rejections(0, 0, 0, 0)
+    p_values = cells["p_value"].to_numpy()
+    adjusted = holm(torch.from_numpy(p_values.copy())).numpy()
+    smallest = seeds.groupby("prerank")["p_value"].min()
+    at_floor = p_values <= 2 * smallest.reindex(cells["prerank"]).to_numpy() * (1 + 1e-9)
+    lost = (p_values <= LEVEL) & (adjusted > LEVEL) & at_floor
+    return Rejections(len(cells), int((p_values <= LEVEL).sum()), int((adjusted <= LEVEL).sum()), int(lost.sum()))
+
+
+def rejection_table(results: Results) -> pd.DataFrame:
+    """Exact tests of the baselines, and of both trainings at strength 10 and at the tuned strength."""
+    rows = [{"models": "baseline", **rejections(baseline(results, EXACT_PROTOCOL))._asdict()}]
+    for training in (EXACT_PROTOCOL.training, PUBLISHED_PROTOCOL.training):
+        protocol = Protocol(training, EXACT_PROTOCOL.evaluation)
+        words = "exactly" if training == EXACT_PROTOCOL.training else training
+        chosen = tuned_strengths(results, Protocol(training, training))
+        for what, seeds in (
+            (f"strength {PUBLISHED_STRENGTH:g}", penalised(results, protocol)),
+            ("tuned strength", at_tuned_strength(results, protocol, chosen)),
+        ):
+            rows.append({"models": f"trained {words}, {what}", **rejections(seeds)._asdict()})
+    return pd.DataFrame(rows)
+
+
+def overstated(results: Results) -> pd.DataFrame:
+    """Baseline cells under both evaluations: value, null and verdict of each.
+
+    As published a cell is called miscalibrated if its value (mean over seeds) lies above the 95 % quantile of the
+    published statistic's null for one seed; exactly, if the cell's p-value is at most 5 %.
+    """
+    exact = summarise(baseline(results, EXACT_PROTOCOL))
+    published = summarise(baseline(results, PUBLISHED_PROTOCOL))
+    both = exact.merge(published, on=CELL, suffixes=("_exact", "_published"))
+    n_test = datasets_at_hand(results)["n_test"]
+    limits = [statistic_null(PUBLISHED_PROTOCOL, int(n_test[name])).quantile(1 - LEVEL) for name in both["dataset"]]
+    return pd.DataFrame(
+        {
+            "dataset": both["dataset"],
+            "prerank": both["prerank"],
+            "exact": both["value_exact"],
+            "exact_null": both["null_level_exact"],
+            "published": both["value_published"],
+            "published_null": both["null_level_published"],
+            "called_miscalibrated": both["value_published"] > np.array(limits),
+            "is_miscalibrated": both["p_value_exact"] <= LEVEL,
+        }
+    )
+
+
+def price(results: Results, protocol: Protocol, strengths: pd.DataFrame | None = None) -> pd.DataFrame:
+    """What the penalty costs in each cell: energy score (relative) and NLL (absolute), over seeds that both have.
+
+    At strength 10, or at the `strengths` of `tuned_strengths`.
+    """
+    cells = None
+    for metric, column in (("energy score", "energy_score"), ("nll", "nll")):
+        after = (
+            penalised(results, protocol, metric)
+            if strengths is None
+            else at_tuned_strength(results, protocol, strengths, metric)
+        )
+        before = baseline(results, protocol, metric)[["dataset", "seed", "value"]]
+        both = after.merge(before, on=["dataset", "seed"], suffixes=("", "_before"))
+        both = both[np.isfinite(both["value"]) & np.isfinite(both["value_before"])]
+        means = both.groupby(CELL, sort=False)[["value", "value_before"]].mean()
+        change = means["value"] - means["value_before"]
+        change = change / means["value_before"] if metric == "energy score" else change
+        part = change.rename(column).reset_index()
+        cells = part if cells is None else cells.merge(part, on=CELL, how="outer")
+    assert cells is not None
+    return cells
+
+
+def price_table(cells: pd.DataFrame) -> pd.DataFrame:
+    """Mean and median over datasets of `price`, per pre-rank and over all cells."""
+    rows = []
+    for name in (*PRERANKS, "all"):
+        own = cells if name == "all" else cells[cells["prerank"] == name]
+        if own.empty:
+            continue
+        rows.append(
+            {
+                "pre-rank": name,
+                "cells": len(own),
+                "energy score, mean": own["energy_score"].mean(),
+                "energy score, median": own["energy_score"].median(),
+                "NLL, mean": own["nll"].mean(),
+                "NLL, median": own["nll"].median(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def computing_table(results: Results) -> pd.DataFrame:
+    """What each fleet took: one fleet trains all models of a dataset and a protocol at once."""
+    order = {name: place for place, name in enumerate(datasets_at_hand(results).index)}
+    fleets = results.fleets.sort_values(
+        ["dataset", "training"], key=lambda c: c.map(order) if c.name == "dataset" else c
+    )
+    return pd.DataFrame(
+        {
+            "dataset": fleets["dataset"],
+            "training": fleets["training"],
+            "D": fleets["n_targets"],
+            "n_train": fleets["n_train"],
+            "models": fleets["n_models"],
+            "steps": fleets["steps"],
+            "ms per step": fleets["ms_per_step"],
+            "seconds": fleets["seconds"],
+            "peak GiB": fleets["peak_bytes"] / 2**30,
+            "minutes per model": fleets["seconds"] / 60 / fleets["n_models"],
+        }
+    ).reset_index(drop=True)
+
+
+def model_minutes(results: Results) -> pd.DataFrame:
+    """Minutes per model and pre-rank from the timings, beside the authors' where they recorded them.
+
+    Ours: milliseconds per step and model (a fleet's step divided by its models) times the mean number of steps that
+    the models of that penalty and strength 10 took until their early stop.
+    """
+    models = results.models[np.isclose(results.models["strength"], PUBLISHED_STRENGTH)]
+    steps = models.groupby(["dataset", "training", "penalty"])["steps"].mean().rename("model_steps").reset_index()
+    ours = results.timings.merge(
+        steps.rename(columns={"penalty": "prerank"}), on=["dataset", "training", "prerank"], how="inner"
+    )
+    ours = ours.assign(minutes=ours["ms_per_step"] / ours["n_models"] * ours["model_steps"] / 60_000)
+    theirs = paper_minutes().rename(columns={"minutes": "authors_minutes"})
+    both = ours.merge(theirs, on=["dataset", "prerank", "n_draws"], how="left")
+    both = both.assign(ratio=both["authors_minutes"] / both["minutes"])
+    columns = ["dataset", "training", "prerank", "n_draws", "model_steps", "minutes", "authors_minutes", "ratio"]
+    return both[both["prerank"] != NONE][columns].reset_index(drop=True)
