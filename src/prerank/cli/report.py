@@ -1,0 +1,28 @@
+"""`prerank report`: the tables and figures of a benchmark, from its records."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The results folder of `prerank benchmark`.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for tables, figures and pages [DIR/report].", show_default=False)
+    ] = None,
+) -> None:
+    """Every table and figure of the paper from the records of a benchmark, in both protocols."""
+    from prerank.studies.benchmark.report import report as write  # the training layer loads slowly
+    from prerank.studies.draws import single_threaded_operations
+
+    try:
+        with single_threaded_operations():
+            files = write(folder, out)
+    except (ValueError, FileNotFoundError) as error:
+        Console(stderr=True).print(f"[red]{escape(str(error))}[/]", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    console = Console()
+    console.print(f"{len(files)} files; start at {files[0]}", highlight=False, soft_wrap=True)

@@ -1,0 +1,292 @@
+"""The report of a benchmark: every table and figure of the paper, in both protocols, from its records."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from prerank.calibration import reliability_band
+from prerank.reporting.style import save_figure
+from prerank.studies.benchmark.agreement import compare, shares
+from prerank.studies.benchmark.calibration_figures import RELIABILITY_DATASETS, null_figure, reliability_figure
+from prerank.studies.benchmark.figures import before_after_figure, reference_figure, story_figure, time_figure
+from prerank.studies.benchmark.findings import model_minutes, overstated
+from prerank.studies.benchmark.nulls import statistic_null
+from prerank.studies.benchmark.plan import NONE, PRERANKS
+from prerank.studies.benchmark.records import Results, read_results
+from prerank.studies.benchmark.report_text import Section, index_page, must_know, summary_page
+from prerank.studies.benchmark.summaries import (
+    EXACT_PROTOCOL,
+    PROTOCOLS,
+    PUBLISHED_PROTOCOL,
+    Protocol,
+    at_tuned_strength,
+    baseline,
+    datasets_at_hand,
+    paper_cells,
+    penalised,
+)
+from prerank.studies.benchmark.tables import (
+    Show,
+    cell_csv,
+    cell_table,
+    cross_cells,
+    cross_table,
+    short_table,
+    shortest,
+    with_error,
+    with_test,
+)
+from prerank.studies.benchmark.text_tables import TextTable, frame_table, latex, markdown
+from prerank.studies.tables import require_folder
+from prerank.training.evaluate import AS_PUBLISHED, EXACT
+
+
+class _Layout(NamedTuple):
+    title: str
+    show: Show
+    columns: tuple[str, ...] = PRERANKS
+    bold_minimum: bool = False
+    null_level: bool = False
+
+
+_LAYOUTS = {
+    "pce_baseline": _Layout("PCE without a penalty", with_error(3), null_level=True),
+    "pce_regularised": _Layout("PCE with the penalty, strength 10, own pre-rank", with_error(3), null_level=True),
+    "pce_tuned": _Layout("PCE with the penalty, tuned strength, own pre-rank", with_error(3), null_level=True),
+    "nll_baseline": _Layout("NLL without a penalty", with_error(2), (NONE,)),
+    "nll_regularised": _Layout("NLL with the penalty, strength 10", with_error(2)),
+    "nll_tuned": _Layout("NLL with the penalty, tuned strength", with_error(2)),
+    "energy_score_baseline": _Layout("Energy score without a penalty", with_error(3), (NONE,)),
+    "energy_score_regularised": _Layout("Energy score with the penalty, strength 10", with_error(3)),
+    "energy_score_tuned": _Layout("Energy score with the penalty, tuned strength", with_error(3)),
+    "pce_marginal_all": _Layout(
+        "PCE by pre-rank, penalty marginal + ALL at strength 10", with_error(3), PRERANKS, True
+    ),
+    "pce_pca_all": _Layout("PCE by pre-rank, penalty PCA + ALL at strength 10", with_error(3), PRERANKS, True),
+    "selected_lambda": _Layout("Strength chosen on the validation set", shortest),
+}
+_IN_PAPER = {name for name in _LAYOUTS if name.endswith(("_regularised", "_all"))} | {"pce_baseline", "selected_lambda"}
+
+
+def report(folder: Path, out: Path | None = None) -> list[Path]:
+    """Read the results of a folder and write their report to `out` (`folder`/report); returns the files, index first.
+
+    A results folder without a finished fleet is refused. What was not run is said where it would stand.
+    """
+    return write_report(read_results(folder), out or folder / "report", read_failures(folder))
+
+
+def read_failures(folder: Path) -> dict[str, str]:
+    """The fleets of a results folder that failed, with their errors."""
+    found = {}
+    for path in sorted(folder.glob("failures/*.json")):
+        found[path.stem] = str(json.loads(path.read_text(encoding="utf-8")).get("error", "no reason recorded"))
+    return found
+
+
+def write_report(results: Results, out: Path, failures: Mapping[str, str] | None = None) -> list[Path]:
+    """Write every table, figure and page; returns the files, index first."""
+    if results.records.empty:
+        raise ValueError(
+            "the results hold no numbers: no model of any fleet could be judged; see the failures folder, and run "
+            "`prerank benchmark` again"
+        )
+    require_folder(out)
+    cells = {protocol: paper_cells(results, protocol) for protocol in PROTOCOLS}
+    files: list[Path] = []
+    sections = [_story(results, out, files)]
+    for protocol in PROTOCOLS:
+        sections.append(_paper_tables(results, protocol, cells[protocol], out, files))
+        sections.append(_paper_figures(results, protocol, cells[protocol], out, files))
+    sections.append(_cross(results, out, files))
+    compared = compare(results, cells[PUBLISHED_PROTOCOL])
+    sections.append(_agreement(compared, out, files))
+    numbers = must_know(results, compared)
+    summary = _write(out / "summary.md", summary_page(results, numbers), files)
+    index = out / "index.md"
+    index.write_text(index_page(results, numbers, summary, sections, failures or {}, out), encoding="utf-8")
+    return [index, *files]
+
+
+def _write(path: Path, text: str, files: list[Path]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    files.append(path)
+    return path
+
+
+def _write_csv(path: Path, frame: pd.DataFrame, files: list[Path]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame.to_csv(path, index=False, float_format="%.6g")
+    files.append(path)
+
+
+def _write_table(stem: Path, table: TextTable, files: list[Path]) -> Path:
+    _write(stem.with_suffix(".tex"), latex(table), files)
+    return _write(stem.with_suffix(".md"), markdown(table), files)
+
+
+def _save(figure: Figure, stem: Path, files: list[Path]) -> Path:
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once for both formats
+    written = save_figure(figure, stem)
+    files.extend(written)
+    return written[0]
+
+
+def _story(results: Results, out: Path, files: list[Path]) -> Section:
+    both = overstated(results)
+    title = "The same models, judged twice"
+    if both.empty:
+        return Section(title, "", absent=["the comparison of both evaluations: no baseline was judged under both"])
+    _write_csv(out / "tables" / "baseline_judged_twice.csv", both, files)
+    picture = _save(story_figure(both), out / "figures" / "exact-versus-as-published", files)
+    text = (
+        "Baseline PCE of every cell, exactly and as published. Far above the diagonal, the miscalibration was made by "
+        "the evaluation."
+    )
+    return Section(title, text, [picture])
+
+
+def _paper_tables(
+    results: Results, protocol: Protocol, cells: dict[str, pd.DataFrame], out: Path, files: list[Path]
+) -> Section:
+    folder = out / "tables" / protocol.folder
+    tables, absent = {}, []
+    for name, layout in _LAYOUTS.items():
+        own = cells[name]
+        if own.empty:
+            absent.append(f"{layout.title}: no model was run or is sound")
+        _write_csv(folder / f"{name}.csv", cell_csv(results, own, layout.columns), files)
+        table = cell_table(
+            results,
+            protocol,
+            own,
+            layout.title,
+            show=layout.show,
+            paper=name if name in _IN_PAPER else None,
+            columns=layout.columns,
+            bold_minimum=layout.bold_minimum,
+            null_level=layout.null_level,
+        )
+        tables[layout.title] = _write_table(folder / name, table, files)
+    if protocol.evaluation == EXACT:
+        tables |= _tests(results, cells, folder, files)
+    short = short_table(results, protocol)
+    tables[short.title] = _write_table(folder / "six_datasets", short, files)
+    text = "The paper's tables, its own values in italics beneath ours where it has them, and those that it lacks."
+    return Section(f"Tables, {_manner(protocol)}", text, tables=tables, absent=absent)
+
+
+def _tests(results: Results, cells: dict[str, pd.DataFrame], folder: Path, files: list[Path]) -> dict[str, Path]:
+    """The exact tests behind the PCE tables: per seed and per cell as data, corrected PCE and p-value as a table."""
+    protocol = EXACT_PROTOCOL
+    selections = {
+        "pce_baseline": baseline(results, protocol),
+        "pce_regularised": penalised(results, protocol),
+        "pce_tuned": at_tuned_strength(results, protocol, cells["selected_lambda"]),
+    }
+    tables = {}
+    for name, seeds in selections.items():
+        _write_csv(folder / f"{name}_tests.csv", seeds.assign(prerank=seeds["prerank"].str.lower()), files)
+        per_cell = cells[name].assign(prerank=cells[name]["prerank"].str.lower())
+        _write_csv(folder / f"{name}_cells.csv", per_cell, files)
+        title = f"{_LAYOUTS[name].title}: bias-corrected, and tests"
+        note = (
+            "PCE minus what chance adds (mean over seeds), and p: twice the median p-value over seeds. Intervals are "
+            f"per seed, in {name}_tests.csv"
+        )
+        table = cell_table(results, protocol, cells[name], title, show=with_test, null_level=True)
+        tables[title] = _write_table(folder / f"{name}_tests", replace(table, notes=(note, *table.notes)), files)
+    return tables
+
+
+def _paper_figures(
+    results: Results, protocol: Protocol, cells: dict[str, pd.DataFrame], out: Path, files: list[Path]
+) -> Section:
+    folder = out / "figures" / protocol.folder
+    at_hand = datasets_at_hand(results)
+    pictures, absent = [], []
+    before = {
+        "pce": cells["pce_baseline"],
+        "nll": cells["nll_baseline"],
+        "energy score": cells["energy_score_baseline"],
+    }
+    after = {
+        "pce": cells["pce_regularised"],
+        "nll": cells["nll_regularised"],
+        "energy score": cells["energy_score_regularised"],
+    }
+    if before["pce"].empty or after["pce"].empty:
+        absent.append("before and after: it needs baselines and models of strength 10")
+    else:
+        level = float(before["pce"]["null_level"].mean())
+        pictures.append(_save(before_after_figure(protocol, before, after, level), folder / "before-after", files))
+    if before["pce"].empty:
+        absent.append("reference levels and null distributions: there is no baseline")
+    else:
+        figure = reference_figure(protocol, before["pce"], list(at_hand.index))
+        pictures.append(_save(figure, folder / "reference-levels", files))
+        nulls = {str(name): statistic_null(protocol, int(n)) for name, n in at_hand["n_test"].items()}
+        seeds = baseline(results, protocol)
+        for prerank in PRERANKS:
+            figure = null_figure(protocol, prerank, seeds[seeds["prerank"] == prerank], nulls)
+            pictures.append(_save(figure, folder / f"null-{prerank.lower()}", files))
+    for dataset in RELIABILITY_DATASETS:
+        curves = results.curves[
+            (results.curves["dataset"] == dataset)
+            & (results.curves["evaluation"] == protocol.evaluation)
+            & results.curves["training"].isin([NONE, protocol.training])
+        ]
+        if curves.empty:
+            absent.append(f"reliability of {dataset}: not at hand")
+            continue
+        n_targets, n_test = int(at_hand["n_targets"][dataset]), int(at_hand["n_test"][dataset])
+        margins = [f"target {number}" for number in range(1, n_targets + 1)]
+        figure = reliability_figure(protocol, dataset, curves, reliability_band(n_test), margins)
+        pictures.append(_save(figure, folder / f"reliability-{dataset}", files))
+    minutes = model_minutes(results)
+    if (minutes["training"] == protocol.training).any():
+        pictures.append(_save(time_figure(minutes, protocol.training), folder / "training-time", files))
+    else:
+        absent.append("training time: no step was timed")
+    text = "The paper's figures: orange before, blue after, grey what chance allows."
+    return Section(f"Figures, {_manner(protocol)}", text, pictures, absent=absent)
+
+
+def _cross(results: Results, out: Path, files: list[Path]) -> Section:
+    cells = cross_cells(results)
+    _write_csv(out / "tables" / "cross.csv", cells.assign(prerank=cells["prerank"].str.lower()), files)
+    tables = {}
+    for evaluation in (EXACT, AS_PUBLISHED):
+        table = cross_table(results, cells, evaluation)
+        stem = out / "tables" / f"cross_evaluated_{'exactly' if evaluation == EXACT else 'as_published'}"
+        tables[table.title] = _write_table(stem, table, files)
+    text = "Each way of training under each way of evaluating: what does the other protocol say of a model?"
+    return Section("Trained one way, evaluated the other", text, tables=tables)
+
+
+def _agreement(compared: pd.DataFrame, out: Path, files: list[Path]) -> Section:
+    _write_csv(out / "agreement.csv", compared.assign(prerank=compared["prerank"].str.lower()), files)
+    counted = shares(compared)
+    overview = frame_table(counted, "Agreement with the paper", {"share": ".0%", "median deviation": ".1%"})
+    columns = ["table", "dataset", "prerank", "value", "standard_error", "value_paper", "standard_error_paper"]
+    apart = compared.loc[~compared["agrees"], columns]
+    formats = dict.fromkeys(columns[3:], ".3g")
+    listed = frame_table(apart, "Cells that differ", formats)
+    text = (
+        "# Agreement with the paper\n\nOur as-published cells (trained and evaluated as published) against the paper's "
+        "tables, on the datasets whose values are exactly the paper's and on all. Standard errors are those of the "
+        f"difference.\n\n{markdown(overview)}\n{markdown(listed)}"
+    )
+    path = _write(out / "agreement.md", text, files)
+    return Section("Agreement with the paper", "As-published cells against the paper's.", tables={"Agreement": path})
+
+
+def _manner(protocol: Protocol) -> str:
+    return "trained and evaluated exactly" if protocol.evaluation == EXACT else "trained and evaluated as published"

@@ -1,0 +1,215 @@
+"""The pages of the report: the numbers that one must know, the summary, and the index."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os.path import relpath
+from pathlib import Path
+
+import pandas as pd
+
+from prerank.studies.benchmark.agreement import shares
+from prerank.studies.benchmark.findings import (
+    computing_table,
+    model_minutes,
+    overstated,
+    price,
+    price_table,
+    rejection_table,
+    rejections,
+)
+from prerank.studies.benchmark.plan import PUBLISHED_STRENGTH
+from prerank.studies.benchmark.records import Results
+from prerank.studies.benchmark.summaries import (
+    EXACT_PROTOCOL,
+    PROTOCOLS,
+    Protocol,
+    baseline,
+    datasets_at_hand,
+    failed_models,
+    penalised,
+    tuned_strengths,
+)
+from prerank.studies.benchmark.text_tables import frame_table, markdown
+from prerank.training.evaluate import EXACT
+
+_PRICE = dict.fromkeys(("energy score, mean", "energy score, median"), "+.1%")
+_PRICE |= dict.fromkeys(("NLL, mean", "NLL, median"), "+.3f")
+_COMPUTING = {"n_train": ",", "steps": ",", "ms per step": ".1f", "seconds": ",.0f", "peak GiB": ".1f"}
+_COMPUTING |= {"minutes per model": ".2f"}
+_MINUTES = {"model_steps": ",.0f", "minutes": ".3f", "authors_minutes": ".1f", "ratio": ",.0f"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A piece of the index: a sentence, pictures, Markdown tables by title, and what could not be made."""
+
+    title: str
+    text: str
+    pictures: Sequence[Path] = ()
+    tables: Mapping[str, Path] | None = None
+    absent: Sequence[str] = ()
+
+
+def must_know(results: Results, compared: pd.DataFrame) -> list[str]:
+    """Three sentences: was there miscalibration, does the penalty help and what does it cost, is the paper reproduced."""
+    return [_how_much(results), _how_good(results), _how_faithful(compared)]
+
+
+def _how_much(results: Results) -> str:
+    exact, both = rejections(baseline(results, EXACT_PROTOCOL)), overstated(results)
+    if both.empty or exact.cells == 0:
+        return "**Miscalibration of the baselines: unknown**, since no baseline was tested exactly."
+    called = int(both["called_miscalibrated"].sum())
+    return (
+        f"**{exact.rejected} of {exact.cells}** baseline cells are miscalibrated by an exact test (5 %), "
+        f"{exact.after_holm} after Holm's correction; the published evaluation calls {called} of {len(both)} "
+        "miscalibrated."
+    )
+
+
+def _how_good(results: Results) -> str:
+    after = rejections(penalised(results, EXACT_PROTOCOL))
+    if after.cells == 0:
+        return "**Effect of the exact penalty: unknown**, since no model with strength 10 was trained exactly."
+    cost = price(results, EXACT_PROTOCOL)
+    return (
+        f"**{after.rejected} of {after.cells}** cells are still miscalibrated with the exact penalty at strength "
+        f"{PUBLISHED_STRENGTH:g}, at a median change of {100 * cost['energy_score'].median():+.1f} % in energy score and "
+        f"{cost['nll'].median():+.3f} in NLL."
+    )
+
+
+def _how_faithful(compared: pd.DataFrame) -> str:
+    counted = shares(compared)
+    counted = counted[counted["table"] == "pce_baseline"]
+    for data, words in (("exact", "on datasets with exactly the paper's values"), ("all", "on all datasets")):
+        row = counted[counted["data"] == data].iloc[0]
+        if row["cells"]:
+            return (
+                f"**{row['agree']} of {row['cells']}** baseline cells, evaluated as published, lie within 20 % of the "
+                f"paper's {words}; the median deviation is {100 * row['median deviation']:.1f} %."
+            )
+    return "**Agreement with the paper: unknown**, since no cell of the paper was evaluated as published."
+
+
+def summary_page(results: Results, numbers: Sequence[str]) -> str:
+    """What the benchmark says, in counts and costs."""
+    parts = ["# Summary", *(f"{place}. {text}" for place, text in enumerate(numbers, start=1))]
+    parts += ["## Miscalibrated cells", _miscalibrated(results)]
+    parts += ["## What the penalty costs", *(_cost(results, protocol) for protocol in PROTOCOLS)]
+    parts += ["## What it took to compute", _computing(results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _miscalibrated(results: Results) -> str:
+    table = rejection_table(results)
+    notes = [
+        "A cell is one dataset and one pre-rank, judged exactly; its p-value is twice the median over seeds, the level 5 %",
+        "A model trained as published with dependency on two targets is judged by scale, which ranks alike",
+        "At the tuned strength a cell may be its own baseline, where the rule chose strength 0",
+    ]
+    if int(table["unresolved"].sum()):
+        notes.append(
+            "Unresolved: Holm's correction loses these cells because a simulated p-value cannot be smaller than it is; "
+            "more replicates could decide"
+        )
+    named = table.rename(columns={"after_holm": "after Holm"})
+    text = markdown(frame_table(named, "Cells that an exact test calls miscalibrated", {}, notes))
+    both = overstated(results)
+    if both.empty:
+        return text
+    wrongly = both[both["called_miscalibrated"] & ~both["is_miscalibrated"]]
+    missed = both[~both["called_miscalibrated"] & both["is_miscalibrated"]]
+    return (
+        f"{text}\nOf {len(both)} baseline cells with both evaluations, the published one calls "
+        f"{int(both['called_miscalibrated'].sum())} miscalibrated: their value, a mean over seeds, lies above the 95 % "
+        f"quantile of what a perfect forecast scores per batch of 256. For {len(wrongly)} of them the exact test does "
+        f"not reject. It rejects {len(missed)} that the published evaluation does not."
+    )
+
+
+def _cost(results: Results, protocol: Protocol) -> str:
+    manner = "exactly" if protocol.evaluation == EXACT else "as published"
+    parts = []
+    for what, strengths in ((f"strength {PUBLISHED_STRENGTH:g}", None), ("tuned", tuned_strengths(results, protocol))):
+        table = price_table(price(results, protocol, strengths))
+        title = f"Change against the baseline, trained and evaluated {manner}, {what}"
+        if table.empty:
+            parts.append(f"**{title}**: no such model was run.\n")
+        else:
+            note = "Energy score relative, NLL absolute, over datasets; above zero is worse"
+            parts.append(markdown(frame_table(table, title, _PRICE, [note])))
+    return "\n".join(parts)
+
+
+def _computing(results: Results) -> str:
+    notes = [
+        "A fleet trains all its models at once; minutes per model are its time divided by its models",
+        "Training: the protocol of the penalised models of the fleet",
+    ]
+    text = markdown(frame_table(computing_table(results), "Fleets", _COMPUTING, notes))
+    minutes = model_minutes(results)
+    if minutes.empty:
+        return f"{text}\nNo training step was timed by pre-rank."
+    notes = [
+        "Minutes: time of a step divided by the models of the fleet, times the mean steps of that penalty's models "
+        "(strength 10) until their early stop",
+        "Authors: minutes of one model on their GPU, from the result files of their repository; ratio: theirs over ours. "
+        "Not like for like: another GPU, and one model at a time where a fleet trains many",
+    ]
+    return f"{text}\n{markdown(frame_table(minutes, 'Minutes per model, by pre-rank', _MINUTES, notes))}"
+
+
+def index_page(
+    results: Results,
+    numbers: Sequence[str],
+    summary: Path,
+    sections: Sequence[Section],
+    failures: Mapping[str, str],
+    out: Path,
+) -> str:
+    """The page that leads to everything: numbers first, then every picture and table with a sentence."""
+    lines = ["# Benchmark report", "", *(f"{place}. {text}" for place, text in enumerate(numbers, start=1)), ""]
+    lines += [_what_ran(results), "", f"Counts, costs and computing times: [summary]({relpath(summary, out)}).", ""]
+    for section in sections:
+        lines += [f"## {section.title}", "", section.text, ""]
+        for picture in section.pictures:
+            lines += [f"![{picture.stem.replace('-', ' ')}]({relpath(picture, out)})", ""]
+        for title, table in (section.tables or {}).items():
+            body = table.read_text(encoding="utf-8")
+            lines += [f"<details><summary>{title} ({relpath(table, out)})</summary>", "", body, "</details>", ""]
+        lines += [f"* Not made: {text}." for text in section.absent]
+        lines += [""] if section.absent else []
+    return "\n".join(lines + _what_failed(results, failures)) + "\n"
+
+
+def _what_ran(results: Results) -> str:
+    at_hand = datasets_at_hand(results)
+    seeds = sorted(results.models["seed"].unique())
+    trained = [
+        name for name in (protocol.training for protocol in PROTOCOLS) if name in set(results.models["training"])
+    ]
+    return (
+        f"{_counted(len(at_hand), 'dataset')} ({', '.join(at_hand.index)}), {_counted(len(results.models), 'model')}, "
+        f"{_counted(len(seeds), 'seed')}; penalties trained: {', '.join(trained) or 'none'}. "
+        "A protocol names both how models were trained and how they were evaluated; baselines have no penalty and "
+        "serve both."
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _what_failed(results: Results, failures: Mapping[str, str]) -> list[str]:
+    models = failed_models(results)
+    diverged = int(results.models["diverged"].astype(bool).sum())
+    lines = ["## What failed", ""]
+    lines += [f"* Fleet {name}: {error}" for name, error in failures.items()]
+    for row in models.itertuples(index=False):
+        lines.append(
+            f"* Model {row.dataset}, {row.penalty}, strength {row.strength:g}, seed {row.seed} ({row.training}): {row.error}"
+        )
+    if diverged:
+        lines.append(f"* {diverged} models diverged; those with a sound epoch before are judged by their best one.")
+    return lines if len(lines) > 2 else [*lines, "Nothing."]
