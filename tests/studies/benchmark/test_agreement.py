@@ -1,0 +1,44 @@
+"""Agreement is judged by the rules that were stated."""
+
+import pytest
+
+from prerank.studies.benchmark.agreement import CRITERIA, compare, shares
+from prerank.studies.benchmark.paper_values import paper_table
+
+AT_HAND = ["house", "households", "air"]
+
+
+@pytest.fixture
+def same():
+    """Tables equal to the paper's on the datasets at hand."""
+    return {name: paper_table(name).query("dataset in @AT_HAND") for name in CRITERIA}
+
+
+def test_the_papers_own_values_agree_everywhere(results, same):
+    counted = shares(compare(results, same))
+    assert (counted["share"] == 1.0).all()
+    assert (counted["cells"] == 21).all()
+
+
+@pytest.mark.parametrize(("table", "factor", "agrees"), [("pce_baseline", 1.19, True), ("pce_baseline", 1.21, False)])
+def test_a_baseline_may_be_a_fifth_off(results, same, table, factor, agrees):
+    same[table] = same[table].assign(value=factor * same[table]["value"], standard_error=1.0)
+    compared = compare(results, same).query("table == @table")
+    assert (compared["agrees"] == agrees).all()
+
+
+def test_two_standard_errors_of_the_difference_are_enough(results, same):
+    table = same["nll_regularised"]
+    error = (2 * table["standard_error"] ** 2) ** 0.5
+    for distance, agrees in ((1.9, True), (2.1, False)):
+        same["nll_regularised"] = table.assign(value=table["value"] + distance * error)
+        compared = compare(results, same).query("table == 'nll_regularised'")
+        assert (compared["agrees"] == agrees).all()
+
+
+def test_exact_data_are_counted_apart(make, same):
+    made = make(["house"], seeds=(0,), status="substitute")
+    only = {name: table.query("dataset == 'house'") for name, table in same.items()}
+    counted = shares(compare(made, only)).set_index(["table", "data"])["cells"]
+    assert counted["pce_baseline", "exact"] == 0
+    assert counted["pce_baseline", "all"] == 7

@@ -1,0 +1,88 @@
+"""Counts and costs follow from the records."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from prerank.studies.benchmark.findings import (
+    computing_table,
+    model_minutes,
+    overstated,
+    price,
+    price_table,
+    rejection_table,
+    rejections,
+)
+from prerank.studies.benchmark.summaries import EXACT_PROTOCOL, PUBLISHED_PROTOCOL, baseline
+
+
+def seeds_with(p_values):
+    rows = [
+        {"dataset": f"d{place}", "prerank": "scale", "strength": 0.0, "seed": seed, "value": 0.1, "p_value": p}
+        for place, p in enumerate(p_values)
+        for seed in range(3)
+    ]
+    return pd.DataFrame(rows).assign(null_level=0.01, corrected=0.09, low=0.0, high=0.2)
+
+
+def test_holm_counts_fewer_than_single_tests():
+    counted = rejections(seeds_with([0.0001, 0.02, 0.024, 0.4]))
+    assert counted == (4, 3, 1, 0)
+
+
+def test_a_simulated_p_value_that_cannot_be_smaller_is_unresolved():
+    counted = rejections(seeds_with([0.001] * 30))
+    assert counted.rejected == 30
+    assert counted.after_holm == 0
+    assert counted.unresolved == 30
+
+
+def test_no_tests_are_no_cells(results):
+    assert rejections(baseline(results, PUBLISHED_PROTOCOL)).cells == 0
+
+
+def test_every_way_of_training_is_counted(results):
+    table = rejection_table(results).set_index("models")
+    assert table.loc["baseline", "cells"] == 20
+    assert len(table) == 5
+
+
+def test_the_published_evaluation_calls_all_of_these_miscalibrated(results):
+    both = overstated(results)
+    assert len(both) == 20  # all but dependency of two targets
+    assert both["called_miscalibrated"].all()
+    assert not both["is_miscalibrated"].all()
+
+
+def test_price_is_what_was_added(results):
+    records = results.records.copy()
+    dear = (records["penalty"] == "PCA") & (records["training"] == "exact")
+    plain = records[records["penalty"] == "none"].set_index(
+        ["dataset", "seed", "part", "evaluation", "metric", "prerank"]
+    )
+    for place in records.index[dear & records["metric"].isin(["nll", "energy score"])]:
+        row = records.loc[place]
+        base = plain["value"][tuple(row[plain.index.names])]
+        records.loc[place, "value"] = base + 0.5 if row["metric"] == "nll" else 1.1 * base
+    table = price_table(price(results._replace(records=records), EXACT_PROTOCOL)).set_index("pre-rank")
+    assert table.loc["PCA", "energy score, mean"] == pytest.approx(0.1)
+    assert table.loc["PCA", "NLL, median"] == pytest.approx(0.5)
+
+
+def test_minutes_are_per_model_and_beside_the_authors(results):
+    minutes = model_minutes(results).set_index(["dataset", "training", "prerank", "n_draws"])
+    timed = results.timings.set_index(["dataset", "training", "prerank", "n_draws"])
+    place = ("households", "exact", "HDR", 100)
+    assert minutes.loc[place, "minutes"] == pytest.approx(timed.loc[place, "ms_per_step"] / 5 * 4000 / 60_000)
+    assert minutes.loc[place, "authors_minutes"] == 10.5
+    assert np.isnan(minutes.loc[("house", "exact", "HDR", 100), "ratio"])
+
+
+def test_no_timings_are_no_minutes(make):
+    assert model_minutes(make(["house"], seeds=(0,), timings=False)).empty
+
+
+def test_computing_has_a_row_for_every_fleet(results):
+    table = computing_table(results)
+    assert len(table) == 6
+    assert table["minutes per model"].iloc[0] == pytest.approx(120 / 60 / 100)

@@ -1,0 +1,135 @@
+"""The report writes everything, says what is missing, and refuses what it cannot use."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from prerank.cli.main import app
+from prerank.studies.benchmark.report import write_report
+
+LINK = re.compile(r"\]\(([^)]+)\)")
+
+
+@pytest.mark.slow
+def test_the_figures_are_rendered(make, tmp_path):
+    files = write_report(make(["house"], seeds=(0, 1), strengths=(10.0,)), tmp_path)
+    pictures = [file for file in files if file.suffix == ".png"]
+    assert len(pictures) == 1 + 2 * (2 + 7 + 1 + 1)
+    assert all(file.stat().st_size > 10_000 for file in pictures)
+
+
+@pytest.fixture(scope="module")
+def quick():
+    """Figures are drawn but not rendered: an empty file in their place."""
+
+    def touch(figure, path):
+        files = [Path(f"{path}.{suffix}") for suffix in ("png", "svg")]
+        files[0].parent.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            file.touch()
+        return files
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("prerank.studies.benchmark.report.save_figure", touch)
+        patch.setattr("matplotlib.figure.Figure.draw_without_rendering", lambda figure: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def written(results, quick, tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    return out, write_report(results, out, {"taxi.exact": "out of memory"})
+
+
+class TestWhole:
+    def test_all_files_exist_and_are_linked(self, written):
+        out, files = written
+        assert files[0] == out / "index.md"
+        assert all(file.exists() for file in files)
+        text = files[0].read_text(encoding="utf-8")
+        assert all((out / target).exists() for target in LINK.findall(text))
+        shown = [file for file in files if file.suffix == ".png" or ("tables" in file.parts and file.suffix == ".md")]
+        assert all(str(file.relative_to(out)) in text for file in shown)
+
+    @pytest.mark.parametrize("protocol", ["exact", "as-published"])
+    def test_the_papers_tables_are_written_for_both_protocols(self, written, protocol):
+        out, _ = written
+        for name in ("pce_baseline", "pce_regularised", "nll_regularised", "energy_score_regularised", "pce_marginal_all",
+                     "pce_pca_all", "selected_lambda", "pce_tuned", "nll_baseline", "energy_score_baseline"):  # fmt: skip
+            for suffix in ("csv", "md", "tex"):
+                assert (out / "tables" / protocol / f"{name}.{suffix}").stat().st_size > 0
+
+    def test_exact_tests_are_kept_per_seed(self, written):
+        out, _ = written
+        tests = pd.read_csv(out / "tables" / "exact" / "pce_baseline_tests.csv")
+        assert len(tests) == 20 * 3
+        assert {"low", "high", "p_value", "corrected", "null_level"} <= set(tests.columns)
+
+    def test_the_three_numbers_come_first(self, written):
+        _, files = written
+        lines = files[0].read_text(encoding="utf-8").splitlines()
+        assert [text[:2] for text in lines[2:5]] == ["1.", "2.", "3."]
+        assert "of 20" in lines[2]
+
+    def test_failures_and_absent_figures_are_named(self, written):
+        _, files = written
+        text = files[0].read_text(encoding="utf-8")
+        assert "taxi.exact: out of memory" in text
+        assert "reliability of births2" in text
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    "reduced",
+    [
+        {"seeds": (0,)},
+        {"trainings": ("exact",)},
+        {"trainings": ("as published",), "timings": False},
+        {"strengths": (1.0,)},
+        {"strengths": ()},
+        {"datasets": ("wage",)},
+    ],
+)
+def test_what_was_not_run_is_said_and_nothing_breaks(make, tmp_path, reduced):
+    settings = {"datasets": ("house",), "seeds": (0, 1)} | reduced
+    files = write_report(make(**settings), tmp_path)
+    text = files[0].read_text(encoding="utf-8")
+    assert all(file.exists() for file in files)
+    assert "nan" not in text.lower()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_failed_model_is_named(make, tmp_path):
+    made = make(["house"], seeds=(0, 1))
+    models = made.models.copy()
+    gone = (models["penalty"] == "HDR") & (models["seed"] == 1)
+    models.loc[gone, "error"] = "the loss was not finite"
+    records = made.records[~((made.records["penalty"] == "HDR") & (made.records["seed"] == 1))]
+    files = write_report(made._replace(models=models, records=records), tmp_path)
+    assert "Model house, HDR, strength 10, seed 1" in files[0].read_text(encoding="utf-8")
+    assert "†" in (tmp_path / "tables" / "exact" / "pce_regularised.md").read_text(encoding="utf-8")
+
+
+def test_results_without_numbers_are_refused(results, tmp_path):
+    with pytest.raises(ValueError, match="run `prerank benchmark` again"):
+        write_report(results._replace(records=results.records[:0]), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_command_reads_kept_records(make, tmp_path):
+    for name, table in make(["house"], seeds=(0, 1))._asdict().items():
+        (tmp_path / "records").mkdir(exist_ok=True)
+        table.to_parquet(tmp_path / "records" / f"{name}.parquet", index=False)
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "report" / "index.md").exists()
+
+
+def test_an_empty_folder_is_refused_with_what_to_do(tmp_path):
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "prerank benchmark" in result.output

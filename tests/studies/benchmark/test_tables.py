@@ -1,0 +1,132 @@
+"""Tables show what was run, what was not, and what the paper has."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from prerank.studies.benchmark.plan import PRERANKS
+from prerank.studies.benchmark.summaries import EXACT_PROTOCOL, PUBLISHED_PROTOCOL, paper_cells
+from prerank.studies.benchmark.tables import (
+    SHORT_DATASETS,
+    cell_csv,
+    cell_table,
+    cross_cells,
+    cross_table,
+    short_table,
+    with_test,
+)
+from prerank.studies.benchmark.text_tables import latex, markdown
+
+
+@pytest.fixture(scope="module")
+def exact(results):
+    return paper_cells(results, EXACT_PROTOCOL)
+
+
+@pytest.fixture(scope="module")
+def table(results, exact):
+    return cell_table(
+        results, EXACT_PROTOCOL, exact["pce_baseline"], "PCE", paper="pce_baseline", bold_minimum=True, null_level=True
+    )
+
+
+def line(table, label):
+    return next(row for row in table.rows if row.label == label)
+
+
+def test_every_dataset_of_the_paper_has_a_line_and_its_published_one(table):
+    assert len(table.rows) == 2 * 18
+    assert line(table, "births1").entries[0].text == "not at hand"
+
+
+def test_two_targets_print_equal_to_scale(table):
+    assert line(table, "house").entries[PRERANKS.index("dependency")].text == "= scale"
+    assert any("= scale" in note for note in table.notes)
+
+
+def test_the_smallest_of_a_row_is_bold(table):
+    row = line(table, "air")
+    values = [float(entry.text.split(" ")[0]) for entry in row.entries[:7]]
+    assert [entry.bold for entry in row.entries[:7]].count(True) == 1
+    assert row.entries[values.index(min(values))].bold
+
+
+def test_the_null_level_is_the_last_column(table):
+    assert table.columns[-1] == "null level"
+    assert line(table, "air").entries[-1].text == "0.010"
+
+
+def test_data_that_are_not_the_papers_are_marked(make):
+    made = make(["house"], seeds=(0,), status="substitute: another year")
+    cells = paper_cells(made, EXACT_PROTOCOL)["pce_baseline"]
+    table = cell_table(made, EXACT_PROTOCOL, cells, "PCE")
+    assert line(table, "house‡")
+    assert any("another year" in note for note in table.notes)
+    assert any("no standard errors" in note for note in table.notes)
+    assert "(" not in line(table, "house‡").entries[0].text
+
+
+def test_a_cell_with_fewer_seeds_is_marked(results, exact):
+    cells = exact["pce_baseline"].copy()
+    cells.loc[0, "n_seeds"] = 2
+    shown = markdown(cell_table(results, EXACT_PROTOCOL, cells, "PCE"))
+    assert shown.count("†") == 2  # the cell and the note
+
+
+def test_tests_show_corrected_error_and_p_value(results, exact):
+    shown = cell_table(results, EXACT_PROTOCOL, exact["pce_baseline"], "tests", show=with_test)
+    assert re.fullmatch(r"-?0\.\d{3} \(0\.\d{3}\), p (< 0\.001|\d\.\d{3})", line(shown, "air").entries[0].text)
+
+
+def test_markdown_has_as_many_bars_in_every_line(table):
+    bars = {text.count("|") for text in markdown(table).splitlines() if text.startswith("|")}
+    assert bars == {len(table.columns) + 1}
+
+
+def test_latex_is_balanced_and_escaped(table):
+    text = latex(table)
+    assert text.count("{") == text.count("}")
+    assert {text_line.count(" & ") for text_line in text.splitlines() if text_line.endswith(r"\\")} == {8}
+    assert not re.search(r"(?<!\\)[%_]", text.replace("{!}{%", ""))
+
+
+def test_csv_has_the_papers_layout(results, exact):
+    table = cell_csv(results, exact["pce_baseline"])
+    assert list(table.columns) == ["dataset", "prerank", "value", "standard_error"]
+    assert len(table) == 3 * 7
+    assert set(table["prerank"]) == {name.lower() for name in PRERANKS}
+    missing = table[table["value"].isna()]
+    assert missing[["dataset", "prerank"]].to_numpy().tolist() == [["house", "dependency"]]
+
+
+def test_the_short_table_sets_each_baseline_beside_none(make):
+    made = make(["bio"], seeds=(0, 1))
+    table = short_table(made, PUBLISHED_PROTOCOL)
+    assert table.columns[1:] == SHORT_DATASETS
+    assert [row.label for row in table.rows[:4]] == [
+        "None, paper",
+        "marginal, baseline",
+        "marginal, strength 10",
+        "marginal, paper",
+    ]
+    assert table.rows[0].entries[0].text == "0.061"
+    assert table.rows[1].entries[1].text == "–"
+
+
+def test_the_cross_table_has_both_trainings_under_both_evaluations(results):
+    cells = cross_cells(results)
+    counted = cells.groupby(["training", "evaluation"]).size()
+    assert counted["exact", "exact"] == 20
+    assert counted["as published", "exact"] == 21
+    assert counted["none", "as published"] == 21
+    assert len(cross_table(results, cells, "exact").rows) == 3 * 3
+
+
+def test_a_protocol_that_was_not_run_leaves_dashes(make):
+    made = make(["house"], seeds=(0, 1), trainings=("exact",))
+    cells = paper_cells(made, PUBLISHED_PROTOCOL)
+    assert cells["pce_regularised"].empty
+    table = cell_table(made, PUBLISHED_PROTOCOL, cells["pce_regularised"], "PCE", null_level=True)
+    assert {entry.text for entry in line(table, "house").entries} == {"–"}
+    assert isinstance(cells["selected_lambda"], pd.DataFrame)
