@@ -12,6 +12,7 @@ from prerank.studies.benchmark.findings import (
     price_table,
     rejection_table,
     rejections,
+    smallest_p_values,
 )
 from prerank.studies.benchmark.summaries import EXACT_PROTOCOL, PUBLISHED_PROTOCOL, baseline
 
@@ -26,19 +27,19 @@ def seeds_with(p_values):
 
 
 def test_holm_counts_fewer_than_single_tests():
-    counted = rejections(seeds_with([0.0001, 0.02, 0.024, 0.4]))
+    counted = rejections(seeds_with([0.0001, 0.02, 0.024, 0.4]), pd.Series({"scale": 0.0001}))
     assert counted == (4, 3, 1, 0)
 
 
 def test_a_simulated_p_value_that_cannot_be_smaller_is_unresolved():
-    counted = rejections(seeds_with([0.001] * 30))
+    counted = rejections(seeds_with([0.001] * 30), pd.Series({"scale": 0.001}))
     assert counted.rejected == 30
     assert counted.after_holm == 0
     assert counted.unresolved == 30
 
 
 def test_no_tests_are_no_cells(results):
-    assert rejections(baseline(results, PUBLISHED_PROTOCOL)).cells == 0
+    assert rejections(baseline(results, PUBLISHED_PROTOCOL), smallest_p_values(results)).cells == 0
 
 
 def test_every_way_of_training_is_counted(results):

@@ -80,7 +80,7 @@ def _widen(ax: Axes, values: pd.Series) -> str:
     if values.abs().max() <= 10:
         return ""
     ax.set_yscale("symlog", linthresh=2.0)
-    ax.set_yticks([-20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50, 100])
+    ax.set_yticks([-20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50, 100, 1e3, 1e4, 1e6, 1e9])
     ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
     ax.set_ylim(min(1.3 * values.min(), -0.3), 1.3 * values.max())
     return "; NLL on a scale that is linear up to ±2"
