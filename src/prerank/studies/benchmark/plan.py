@@ -1,5 +1,6 @@
 """The grid of the paper's experiments as fleets: which models are trained, and which of them together."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -77,14 +78,20 @@ class Grid:
             unknown = [name for name in given if name not in known]
             if unknown:
                 raise ValueError(f"there is no {what} {unknown[0]!r}; known are {', '.join(known)}")
-        for what, values in (("dataset", self.datasets), ("protocol", self.protocols), ("seed", self.seeds)):
-            if not values:
+        named: dict[str, tuple[object, ...]] = {
+            "dataset": self.datasets,
+            "pre-rank": self.preranks,
+            "strength": self.strengths,
+            "seed": self.seeds,
+            "protocol": self.protocols,
+        }
+        for what, values in named.items():
+            if not values and what in ("dataset", "seed", "protocol"):
                 raise ValueError(f"no {what} to run: name at least one")
-        for what, values in (("dataset", self.datasets), ("seed", self.seeds), ("strength", self.strengths)):
-            if len(set(values)) < len(values):  # type: ignore[arg-type]
-                raise ValueError(f"a {what} is named twice in {', '.join(map(str, values))}")  # type: ignore[arg-type]
-        if any(strength <= 0 for strength in self.strengths):
-            raise ValueError("strengths are positive; the baseline, strength 0, is always part of the grid")
+            if len(set(values)) < len(values):
+                raise ValueError(f"a {what} is named twice in {', '.join(map(str, values))}")
+        if not all(0 < strength < math.inf for strength in self.strengths):
+            raise ValueError("strengths are positive and finite; the baseline, strength 0, is always part of the grid")
 
     def fleets(self, n_targets: Mapping[str, int]) -> Iterator[Fleet]:
         """The fleets, dataset by dataset; `n_targets` says which pre-ranks a dataset has."""
@@ -95,7 +102,8 @@ class Grid:
                 yield Fleet(dataset, self.protocols, baselines + sum(parts.values(), ()))
                 continue
             for number, (protocol, models) in enumerate(parts.items()):
-                yield Fleet(dataset, (protocol,), (baselines if number == 0 else ()) + models)
+                if number == 0 or models:  # a single target has few pre-ranks
+                    yield Fleet(dataset, (protocol,), (baselines if number == 0 else ()) + models)
 
     def _penalised(self, protocol: str, n_targets: int) -> Iterator[Model]:
         known = preranks_of(n_targets, protocol)
@@ -122,7 +130,7 @@ def preranks_of(n_targets: int, protocol: str) -> dict[str, PreRank]:
     dependence: dict[str, PreRank] = {"dependency": Dependency()}
     if n_targets == 2:
         dependence = {} if protocol == EXACT else {"dependency": SquaredDifference(name="dependency")}
-    found = {"marginal": Marginal(), "location": Location(), "scale": Scale(), **dependence}
+    found: dict[str, PreRank] = {"marginal": Marginal(), "location": Location(), "scale": Scale(), **dependence}
     return {**found, "PCA": PCA(), "HDR": HDR(), "copula": Copula()}
 
 
