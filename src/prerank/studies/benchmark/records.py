@@ -3,7 +3,7 @@
 DIR/grid.json            what is being run; another grid in the same folder is refused
 DIR/fleets/NAME/         fleet.json, models.parquet, records.parquet, curves.parquet
 DIR/timings/NAME.json    a timing run
-DIR/failures/NAME.json   a fleet that failed, with its error; it is tried again next time
+DIR/failures/NAME.json   a fleet or timing run that failed, with its error; it is tried again next time
 DIR/checkpoints/         of fleets in training; removed with the fleet's result
 DIR/records/             the same tables joined, as `compact` writes them to be kept
 """
@@ -11,12 +11,15 @@ DIR/records/             the same tables joined, as `compact` writes them to be 
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from prerank.data.errors import StorageError
+from prerank.data.lock import locked
 from prerank.studies.benchmark.work import FleetResult
 
 
@@ -47,17 +50,43 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Refuse a folder that another run is writing to. The system lets go of the lock however a run ends."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.folder / ".lock", 0.0))
+            except StorageError as error:
+                raise ValueError(
+                    f"another run is writing to {self.folder}; wait for it, end it, or give another --out"
+                ) from error
+            self._remove_halves()
+            yield
+
+    def _remove_halves(self) -> None:
+        """What a kill left half-written."""
+        for place in ("fleets", "timings", "failures", "."):
+            for path in (self.folder / place).glob(".*.part"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in (self.folder / "checkpoints").glob("*.part"):
+            path.unlink()
+
     def claim(self, grid: dict[str, Any]) -> None:
         """Note what is run here; refuse a folder that holds something else. Datasets and protocols may be added."""
         path = self.folder / "grid.json"
-        kept = {name: value for name, value in grid.items() if name not in ("datasets", "protocols")}
+        asked = json.loads(json.dumps(grid))
         if path.exists():
-            before = json.loads(path.read_text(encoding="utf-8"))
-            different = [name for name in kept if json.loads(json.dumps(kept[name])) != before.get(name)]
+            before = _read_json(path)
+            for name in ("datasets", "protocols"):
+                earlier = before.get(name, [])
+                asked[name] = earlier + [item for item in asked[name] if item not in earlier]
+            different = [name for name in asked if name not in ("datasets", "protocols") and name in before]
+            different = [name for name in different if asked[name] != before[name]]
             if different:
-                said = "; ".join(f"{name}: {before.get(name)} there, {kept[name]} asked" for name in different)
+                said = "; ".join(f"{name}: {before[name]} there, {asked[name]} asked" for name in different)
                 raise ValueError(f"{self.folder} holds the results of another grid ({said}); give another --out")
-        _write_whole(path, lambda partial: partial.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8"))
+        _write_whole(path, lambda partial: partial.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8"))
 
     def checkpoint(self, name: str) -> Path:
         return self.folder / "checkpoints" / f"{name}.safetensors"
@@ -89,8 +118,8 @@ class Store:
         )
         self._failure(name).unlink(missing_ok=True)
 
-    def keep_failure(self, name: str, error: str) -> None:
-        text = json.dumps({"name": name, "error": error}) + "\n"
+    def keep_failure(self, name: str, dataset: str, training: str, error: str) -> None:
+        text = json.dumps({"fleet": name, "dataset": dataset, "training": training, "error": error}) + "\n"
         _write_whole(self._failure(name), lambda partial: partial.write_text(text, encoding="utf-8"))
 
     def _failure(self, name: str) -> Path:
@@ -121,13 +150,13 @@ def _write_whole(target: Path, write: Callable[[Path], object]) -> None:
 
 def read_results(folder: Path) -> Results:
     """All results of a folder, from its fleets or from the joined tables; a model that stands twice counts once."""
-    fleets = sorted(path.parent for path in folder.glob("fleets/*/fleet.json"))
+    fleets = sorted(path.parent for path in folder.glob("fleets/[!.]*/fleet.json"))  # a dot: half-written
     if fleets:
         tables = {name: [pd.read_parquet(path / f"{name}.parquet") for path in fleets] for name in _TABLES}
         tables["fleets"] = [pd.DataFrame([_read_json(path / "fleet.json") for path in fleets])]
         timings = [_read_json(path) for path in sorted(folder.glob("timings/*.json"))]
         tables["timings"] = [pd.DataFrame(timings, columns=_TIMING_COLUMNS)]
-        joined = {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
+        joined = {name: _joined(parts) for name, parts in tables.items()}
     elif (folder / "records" / "fleets.parquet").exists():
         joined = {name: pd.read_parquet(folder / "records" / f"{name}.parquet") for name in Results._fields}
     else:
@@ -135,6 +164,11 @@ def read_results(folder: Path) -> Results:
             f"{folder} holds no finished fleet; run `prerank benchmark --out {folder}` first, or give its folder"
         )
     return Results(**{name: joined[name].drop_duplicates(_KEYS[name], ignore_index=True) for name in Results._fields})
+
+
+def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    """One table. Empty ones, of fleets without a sound model, have no types and would spoil those of the others."""
+    return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
 
 _TIMING_COLUMNS = ["dataset", "training", "prerank", "n_draws", "n_models", "n_steps", "ms_per_step", "device"]
@@ -146,14 +180,9 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def compact(folder: Path, target: Path) -> list[Path]:
     """Join all results into five Parquet files under `target`/records, small enough to keep."""
-    results = read_results(folder)
     written = []
-    for name, table in results._asdict().items():
+    for name, table in read_results(folder)._asdict().items():
         path = target / "records" / f"{name}.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        small = table.astype(
-            {column: "float32" for column in table if name == "curves" and table[column].dtype == float}
-        )
-        small.to_parquet(path, index=False, compression="zstd")
+        _write_whole(path, lambda partial, table=table: table.to_parquet(partial, index=False, compression="zstd"))  # type: ignore[misc]
         written.append(path)
     return written

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple, Protocol
+from uuid import uuid4
 
 from prerank.data import BUILTIN, PAPER_DATASETS, dataset
 from prerank.data.errors import DataError
@@ -14,9 +15,17 @@ from prerank.studies.benchmark.plan import Fleet, Grid
 from prerank.studies.benchmark.records import Store
 from prerank.studies.benchmark.timing import Timing, time_steps, timings_of
 from prerank.studies.benchmark.work import FleetResult, Settings, work
+from prerank.training.evaluate import EXACT
 from prerank.training.progress import Progress
 
-Outcome = FleetResult | Exception
+
+class Failure(NamedTuple):
+    """The error that a fleet ended with, as text: an exception may not survive the way back from another machine."""
+
+    error: str
+
+
+Outcome = FleetResult | Failure
 
 
 class Executor(Protocol):
@@ -42,7 +51,11 @@ def _attempt(fleet: Fleet, settings: Settings, checkpoint: Path, progress: Progr
     try:
         return work(fleet, settings, checkpoint, progress)
     except Exception as error:
-        return error
+        return Failure(_said(error))
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 class OnDask:
@@ -71,14 +84,23 @@ class OnDask:
             if address is None:
                 local = LocalCluster(n_workers=self.n_workers, threads_per_worker=1, dashboard_address=None)
                 address = stack.enter_context(local)
-            client = stack.enter_context(Client(address))
+            try:
+                client = stack.enter_context(Client(address))
+            except OSError as silence:
+                raise ValueError(f"no Dask scheduler answers at {self.scheduler}: {silence}") from silence
+            run = uuid4().hex  # another run on the same scheduler may have fleets of the same names
             tasks = {
-                client.submit(_attempt, fleet, settings, store.checkpoint(fleet.name).absolute(), key=fleet.name): fleet
+                client.submit(
+                    _attempt, fleet, settings, store.checkpoint(fleet.name).absolute(), key=f"{fleet.name}-{run}"
+                ): fleet
                 for fleet in fleets
             }
-            for future in as_completed(tasks):
+            for future in as_completed(list(tasks)):
+                fleet = tasks.pop(future)
                 error = future.exception()  # that of the cluster: a worker that died too often
-                yield tasks[future], future.result() if error is None else error
+                outcome = future.result() if error is None else Failure(_said(error))
+                future.release()  # or the death of the worker that holds it would train the fleet again
+                yield fleet, outcome
 
 
 class Summary(NamedTuple):
@@ -101,47 +123,68 @@ def run_benchmark(
 ) -> Summary:
     """Run all fleets of the grid that `out` does not hold yet, and keep each as it finishes.
 
-    `on_fleet` is told before the first fleet and after each one. Killed and called again, it repeats no finished fleet
-    and resumes the one in training.
+    `on_fleet` is told before the first fleet, after each one, and before each timing run. Killed and called again, it
+    repeats no finished fleet and resumes the one in training.
     """
     settings, store = settings or Settings(), Store(out)
     shapes = {name: shape_of(name) for name in grid.datasets}
     n_targets = {name: shape.n_targets for name, shape in shapes.items()}
-    store.claim(asdict(grid) | {"n_draws": settings.n_draws, "max_epochs": settings.max_epochs})
     fleets = list(grid.fleets(n_targets))
-    pending = [fleet for fleet in fleets if not store.has_fleet(fleet.name)]
     failed: list[tuple[str, str]] = []
-    state = State(pending, shapes)
-    on_fleet(state)
-    for fleet, outcome in (executor or InTurn()).outcomes(pending, settings, store, progress):
-        if isinstance(outcome, Exception):
-            error = f"{type(outcome).__name__}: {outcome}"
-            store.keep_failure(fleet.name, error)
-            failed.append((fleet.name, error))
-        else:
-            store.keep_fleet(outcome)
-            bad = outcome.models[outcome.models["error"] != ""]
-            failed += [
-                (f"{fleet.name}: {row.penalty}, strength {row.strength:g}, seed {row.seed}", str(row.error))
-                for row in bad.itertuples()
-            ]
-        state.note(fleet, isinstance(outcome, Exception))
+    with store.alone():
+        store.claim(
+            asdict(grid)
+            | {"n_draws": settings.n_draws, "max_epochs": settings.max_epochs, "n_replicates": settings.n_replicates}
+        )
+        pending = [fleet for fleet in fleets if not store.has_fleet(fleet.name)]
+        state = State(pending, shapes)
         on_fleet(state)
-    for run in timings_of(grid, n_targets) if timing else []:
-        failed += _time(run, settings, store)
+        for fleet, outcome in (executor or InTurn()).outcomes(pending, settings, store, progress) if pending else ():
+            kept = _keep(fleet, outcome, store)
+            failed += kept.failed
+            state.note(fleet, kept.lost)
+            on_fleet(state)
+        state.timings = [run for run in timings_of(grid, n_targets) if timing and not store.has_timing(run.name)]
+        while state.timings:
+            on_fleet(state)
+            failed += _time(state.timings.pop(0), settings, store)
     return Summary(len(pending) - len(state.failed), len(fleets) - len(pending), failed)
 
 
+class _Kept(NamedTuple):
+    """What failed of a fleet, as (name, error), and whether all of it is lost."""
+
+    failed: list[tuple[str, str]]
+    lost: bool
+
+
+def _keep(fleet: Fleet, outcome: Outcome, store: Store) -> _Kept:
+    """Write a fleet's result. A disk that is full is this fleet's failure; the next may be smaller, or find room."""
+    if not isinstance(outcome, Failure):
+        try:
+            store.keep_fleet(outcome)
+        except OSError as error:
+            outcome = Failure(f"its results could not be written: {_said(error)}")
+    if isinstance(outcome, Failure):
+        _keep_failure(store, fleet.name, fleet.dataset, fleet.training, outcome.error)
+        return _Kept([(fleet.name, outcome.error)], lost=True)
+    bad = outcome.models[outcome.models["error"] != ""]
+    names = [f"{fleet.name}: {row.penalty}, strength {row.strength:g}, seed {row.seed}" for row in bad.itertuples()]
+    return _Kept(list(zip(names, bad["error"].astype(str), strict=True)), lost=False)
+
+
 def _time(run: Timing, settings: Settings, store: Store) -> list[tuple[str, str]]:
-    if store.has_timing(run.name):
-        return []
     try:
         store.keep_timing(run.name, time_steps(run, settings))
     except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        store.keep_failure(run.name, text)
-        return [(run.name, text)]
+        _keep_failure(store, run.name, run.dataset, EXACT, _said(error))
+        return [(run.name, _said(error))]
     return []
+
+
+def _keep_failure(store: Store, name: str, dataset: str, training: str, error: str) -> None:
+    with suppress(OSError):  # no room for that either: the summary still tells
+        store.keep_failure(name, dataset, training, error)
 
 
 class Shape(NamedTuple):
@@ -168,7 +211,7 @@ def shape_of(name: str) -> Shape:
 
 
 class State:
-    """How far a run is, and how long the rest may take."""
+    """How far a run is, and how long its fleets may still take; at the end, the timing runs that are left."""
 
     def __init__(self, pending: Sequence[Fleet], shapes: Mapping[str, Shape]) -> None:
         self.pending, self.shapes = list(pending), shapes
@@ -177,6 +220,7 @@ class State:
         self.marks = [time.monotonic()]
         self.rates: list[float] = []
         self.last: Fleet | None = None
+        self.timings: list[Timing] = []
 
     def note(self, fleet: Fleet, failed: bool) -> None:
         """A fleet has ended."""
@@ -192,12 +236,13 @@ class State:
         """Between which times the rest should take, or None while nothing is known.
 
         Early stopping cannot be foreseen, so the limits are the fastest and the slowest finished fleet's seconds per
-        row, model and target.
+        row, model and target. What has passed since the last fleet ended is taken off.
         """
         if not self.rates:
             return None
         size = sum(self._size(fleet) for fleet in self.pending)
-        return size * min(self.rates), size * max(self.rates)
+        passed = time.monotonic() - self.marks[-1]
+        return max(0.0, size * min(self.rates) - passed), max(0.0, size * max(self.rates) - passed)
 
     def _size(self, fleet: Fleet) -> float:
         shape = self.shapes[fleet.dataset]
