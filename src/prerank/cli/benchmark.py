@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from prerank.cli.device import device_called
+
 if TYPE_CHECKING:
     from prerank.studies.benchmark.run import Executor, State, Summary
 
@@ -47,12 +49,15 @@ def benchmark(
     executor: Annotated[
         ExecutorName, typer.Option(help="Train here, or send fleets to a Dask cluster.")
     ] = ExecutorName.LOCAL,
-    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler [a local cluster].")] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes of the local Dask cluster.")] = 2,
+    scheduler: Annotated[str | None, typer.Option(help="With dask: address of a scheduler [a local cluster].")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="With dask: processes of the local cluster [2].")] = None,
     joint: Annotated[bool, typer.Option("--joint", help="Both protocols in one fleet: quicker on a GPU.")] = False,
-    timing: Annotated[bool, typer.Option(help="Time a step by pre-rank, with 100 and 1,000 draws.")] = True,
-    max_epochs: Annotated[int, typer.Option(min=1, help="Epochs at most.")] = 5000,
-    replicates: Annotated[int, typer.Option(min=19, help="Replicates of a test.")] = 999,
+    timing: Annotated[
+        bool | None,
+        typer.Option("--timing/--no-timing", help="Time a step by pre-rank, 100 and 1,000 draws [unless quick]."),
+    ] = None,
+    max_epochs: Annotated[int | None, typer.Option(min=1, help="Epochs at most [5000; quick: 5].")] = None,
+    replicates: Annotated[int | None, typer.Option(min=19, help="Replicates of a test [999; quick: 99].")] = None,
     checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Time between checkpoints.")] = 60.0,
     accept_licence: Annotated[
         bool, typer.Option("--accept-licence", help="Accept the MEPS data use agreement.")
@@ -61,7 +66,7 @@ def benchmark(
 ) -> None:
     """Run the paper's experiments: every dataset by pre-rank by strength by seed. Killed, it resumes where it was."""
     from prerank.studies.benchmark.plan import AS_PUBLISHED, EXACT, Grid  # torch loads slowly
-    from prerank.studies.benchmark.run import InTurn, OnDask, run_benchmark
+    from prerank.studies.benchmark.run import run_benchmark
     from prerank.studies.benchmark.work import Settings
     from prerank.studies.tables import require_folder
 
@@ -80,12 +85,12 @@ def benchmark(
         grid = Grid(**chosen, protocols=names[protocol], joint=joint)  # type: ignore[arg-type]
         settings = Settings(
             device,
-            n_replicates=min(replicates, QUICK_REPLICATES) if quick else replicates,
-            max_epochs=min(max_epochs, QUICK_EPOCHS) if quick else max_epochs,
+            n_replicates=replicates or (QUICK_REPLICATES if quick else 999),
+            max_epochs=max_epochs or (QUICK_EPOCHS if quick else 5000),
             checkpoint_seconds=checkpoint_seconds,
             accept_licence=accept_licence,
         )
-        where: Executor = OnDask(scheduler, workers) if executor is ExecutorName.DASK else InTurn()
+        where = _executor(executor, scheduler, workers, device)
         show = _Progress(console)
         with show:
             summary = run_benchmark(
@@ -93,16 +98,33 @@ def benchmark(
                 require_folder(out),
                 settings,
                 where,
-                timing=timing and not quick,
+                timing=not quick if timing is None else timing,
                 progress=show,
                 on_fleet=show.fleet,
             )
     except (ValueError, ImportError) as error:
-        console.print(f"[red]{escape(str(error))}[/red]")
-        raise typer.Exit(2) from error
+        Console(stderr=True).print(f"[red]{escape(str(error))}[/]", highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        console.print(f"Interrupted. The same command goes on from what {out} holds.", highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
     _tell(console, summary, out)
     if summary.failed:
         raise typer.Exit(1)
+
+
+def _executor(name: ExecutorName, scheduler: str | None, workers: int | None, device: str) -> "Executor":
+    from prerank.studies.benchmark.run import InTurn, OnDask
+
+    if name is ExecutorName.DASK:
+        if scheduler is not None and workers is not None:
+            raise ValueError("--workers is for a local cluster; the scheduler's workers are its own")
+        return OnDask(scheduler, workers or 2)  # its workers may have a device that is not here
+    for option, value in (("--scheduler", scheduler), ("--workers", workers)):
+        if value is not None:
+            raise ValueError(f"{option} goes with --executor dask")
+    device_called(device)
+    return InTurn()
 
 
 def _items(given: list[str] | None, kind: Callable[[str], object]) -> tuple[object, ...]:
@@ -132,12 +154,24 @@ def at_hand(accept_licence: bool) -> tuple[str, ...]:
 
 
 def _tell(console: Console, summary: "Summary", out: Path) -> None:
-    before = f", {summary.before} were there already" if summary.before else ""
-    console.print(f"{summary.finished} fleets finished{before}. Results in {out}.", highlight=False)
+    def say(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True)
+
+    done = f"{_count(summary.finished, 'fleet')} finished" if summary.finished or not summary.before else ""
+    before = f"{_count(summary.before, 'fleet')} of earlier runs kept" if summary.before else ""
+    if not done and not summary.failed:
+        done = "Nothing left to do"
+    say(f"{', '.join(filter(None, (done, before)))}. Results in {escape(str(out))}.")
     for name, error in summary.failed:
-        console.print(f"[red]failed:[/red] {escape(name)}: {escape(error)}", highlight=False)
-    if not summary.failed:
-        console.print(f"Tables and figures: prerank report {out}", highlight=False)
+        say(f"[red]failed:[/] {escape(name)}: {escape(error)}")
+    if summary.failed:
+        say("A fleet that failed is tried again by the same command.")
+    else:
+        say(f"Tables and figures: prerank report {escape(str(out))}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 class _Progress:
@@ -148,51 +182,79 @@ class _Progress:
 
         self.console = console
         self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             TimeElapsedColumn(),
             console=console,
             disable=not console.is_terminal,
         )
-        self.whole = self.bar.add_task("fleets", total=None, note="")
-        self.models = self.bar.add_task("models of this fleet", total=None, note="", visible=False)
+        self.whole = self.bar.add_task("fleets", total=None, note="", visible=False)
+        self.part = self.bar.add_task("", total=None, note="", visible=False)
+        self.n_models, self.n_timings = 0, 0
+        self.state: State | None = None
 
     def __enter__(self) -> "_Progress":
         self.bar.start()
         return self
 
     def __exit__(self, *failure: object) -> None:
+        self.bar.update(self.part, visible=False)
         self.bar.stop()
 
     def fleet(self, state: "State") -> None:
-        """A fleet has ended, or the first is about to start."""
-        ended, total = len(state.done) + len(state.failed), len(state.done) + len(state.failed) + len(state.pending)
-        note = f"{_left(state.seconds_left())}" if state.pending else ""
-        self.bar.update(self.whole, completed=ended, total=total, note=note)
+        """A fleet has ended, the first is about to start, or a timing run is."""
+        if state.timings:
+            self._timing([run.name for run in state.timings])
+            return
+        ended = len(state.done) + len(state.failed)
+        total = ended + len(state.pending)
+        self.state = state
+        self.bar.update(self.part, visible=False)
+        self.bar.update(self.whole, completed=ended, total=total, note=_left(state), visible=total > 0)
         if not self.console.is_terminal and state.last is not None:
             word = "failed" if state.last in state.failed else "done"
-            self.console.print(
-                f"{state.last.name} {word} in {state.marks[-1] - state.marks[-2]:.0f} s; {ended} of {total} fleets. {note}",
-                highlight=False,
-            )
+            taken = _duration(state.marks[-1] - state.marks[-2])
+            told = (f"{state.last.name} {word} after {taken}; {ended} of {_count(total, 'fleet')}", _left(state))
+            self._line(", ".join(filter(None, told)))
+
+    def _timing(self, left: list[str]) -> None:
+        self.n_timings = max(self.n_timings, len(left))
+        done = self.n_timings - len(left)
+        if not self.console.is_terminal:
+            self._line(f"timing {left[0]}, {done + 1} of {self.n_timings}")
+        elif done == 0:
+            self.bar.reset(self.part, total=self.n_timings, description="timing", note=left[0], visible=True)
+        else:
+            self.bar.update(self.part, completed=done, note=left[0])
+
+    def _line(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def start(self, n_models: int, max_epochs: int) -> None:
-        self.total = n_models
-        self.bar.update(self.models, completed=0, total=n_models, note="", visible=True)
+        if self.state is not None and self.state.pending:  # a timing run has no fleet
+            self.n_models, name = n_models, self.state.pending[0].name
+            self.bar.reset(self.part, total=n_models, description=name, note="models", visible=True)
 
     def advance(self, epoch: int, n_active: int, best_score: object) -> None:
-        self.bar.update(self.models, completed=self.total - n_active, note=f"epoch {epoch}")
+        self.bar.update(self.part, completed=self.n_models - n_active, note=f"models, epoch {epoch}")
+        if self.state is not None:
+            self.bar.update(self.whole, note=_left(self.state))
 
     def stop(self) -> None:
-        self.bar.update(self.models, note="judging")
+        self.bar.update(self.part, completed=self.n_models, note="models, judging")
 
 
-def _left(limits: tuple[float, float] | None) -> str:
+def _left(state: "State") -> str:
     """An honest time to completion: a range, since early stopping cannot be foreseen."""
+    if not state.pending:
+        return ""
+    limits = state.seconds_left()
     if limits is None:
-        return "time left not known before the first fleet has finished"
+        return "time left not known yet"
+    if limits[1] == 0:
+        return "slower than the fleets before"
     low, high = (_duration(seconds) for seconds in limits)
     return f"{low} left" if low == high else f"{low} to {high} left"
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from prerank.cli.device import device_called
 from prerank.reporting.style import save_figure
 from prerank.studies.claims import PAPER_CLAIMS, claims_markdown, judge
 from prerank.studies.figures import needed_figure, power_figure, simulation_figure
@@ -59,7 +60,7 @@ def simulate(
     console = Console()
     try:
         require_folder(out)
-        place = _device(device)
+        place = device_called(device)
         if study is Study.MARGINAL:
             files = _marginal(out, cases or 1000, seed)
         elif study is Study.POWER:
@@ -72,16 +73,6 @@ def simulate(
         raise typer.Exit(1) from None
     for file in files:
         console.print(f"[dim]wrote[/] {file}", highlight=False, soft_wrap=True)
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"there is no device called {name!r}; use cpu or cuda") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError("this machine has no CUDA device that torch can use; leave --device out")
-    return device
 
 
 def _simulation(
