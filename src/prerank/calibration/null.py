@@ -1,7 +1,8 @@
 """What the PCE of a perfectly calibrated forecast looks like in a finite sample."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +19,17 @@ _REPLICATES = 50_000  # the size of a 5 % test is then known to 0.1 points
 
 @dataclass(frozen=True, eq=False)
 class PCENull:
-    """Null distribution of the PCE of one projection: exact mean, and a sorted sample for quantiles and p-values."""
+    """Null distribution of the PCE of one projection: exact mean, and a sorted sample for quantiles and p-values.
+
+    The sample is drawn when it is first asked for.
+    """
 
     mean: float
-    sample: np.ndarray
+    draw: Callable[[], np.ndarray]
+
+    @cached_property
+    def sample(self) -> np.ndarray:
+        return self.draw()
 
     def quantile(self, level: float) -> float:
         return float(np.quantile(self.sample, level))
@@ -66,20 +74,22 @@ def pce_null(
 
 @lru_cache(maxsize=64)
 def _pce_null(n_cases: int, levels: tuple[float, ...], power: float, n_members: int | None) -> PCENull:
+    def draw() -> np.ndarray:
+        counts = null_counts(n_cases, levels, n_members)
+        total = np.zeros(len(counts))
+        for j, level in enumerate(levels):  # level by level, so that nothing of size (B, J) is made twice
+            total += np.abs(counts[:, j] / n_cases - level) ** power
+        return np.sort(total / len(levels))
+
     grid = np.array(levels)
-    counts = null_counts(n_cases, levels, n_members)
-    total = np.zeros(len(counts))
-    for j, level in enumerate(levels):  # level by level, so that nothing of size (B, J) is made twice
-        total += np.abs(counts[:, j] / n_cases - level) ** power
-    sample = np.sort(total / len(levels))
     probability = np.clip(np.cumsum(cell_probabilities(grid, n_members))[:-1], 0.0, 1.0)
     if power == 1:
         mean = _mean_absolute_deviation(n_cases, grid, probability).mean()
     elif power == 2:
         mean = ((probability - grid) ** 2 + probability * (1 - probability) / n_cases).mean()
     else:
-        mean = sample.mean()
-    return PCENull(float(mean), sample)
+        return PCENull(float(draw().mean()), draw)
+    return PCENull(float(mean), draw)
 
 
 @lru_cache(maxsize=2)

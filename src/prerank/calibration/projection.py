@@ -39,6 +39,8 @@ class LinearProjection:
         if self.identity:
             return points
         directions = self.directions.to(points)
+        if points.requires_grad:  # in training no rank hangs on a tie, and one product has one backward pass
+            return points @ directions
         # Summed target by target, elementwise: a matrix product may round equal rows differently by their position,
         # and a tie between an observation and a member would be broken by rounding noise.
         total = points[..., :1] * directions[..., :1, :]

@@ -100,7 +100,7 @@ class GaussianMixture(Distribution):
 
     def log_density(self, points: Tensor) -> Tensor:
         """Log density of P points per case: (..., N, P, D) -> (..., N, P)."""
-        if self._has_kernel() and points.shape[-2] >= 16:  # fewer points would leave most of a block idle
+        if self.has_kernel and points.shape[-2] >= 16:  # fewer points would leave most of a block idle
             from prerank.forecast.mixture_kernel import LogDensity
 
             points = points.expand(*self.batch_shape, *points.shape[-2:])
@@ -194,7 +194,7 @@ class GaussianMixture(Distribution):
 
     def _combine(self, choice: Tensor, noise: Tensor) -> Tensor:
         """mu_c + L_c eps with c = choice (..., N, M), eps = noise (..., N, M, D)."""
-        if self._has_kernel() and choice.shape[-1] <= 256:
+        if self.has_kernel and choice.shape[-1] <= 256:
             from prerank.forecast.mixture_kernel import Draw
 
             flat = (
@@ -212,7 +212,8 @@ class GaussianMixture(Distribution):
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.loc, self.scale_tril, self.log_weights
 
-    def _has_kernel(self) -> bool:
+    @property
+    def has_kernel(self) -> bool:
         """Whether fused kernels can do it: on a GPU, in single precision, with few targets."""
         on_gpu = self.loc.device.type == "cuda" and self.loc.dtype == torch.float32
         return on_gpu and len(self.batch_shape) > 0 and self.n_targets <= 32 and find_spec("triton") is not None

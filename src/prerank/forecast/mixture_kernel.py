@@ -12,6 +12,16 @@ from torch import Tensor
 
 
 @triton.jit
+def outer_product(a, b, BD: tl.constexpr):
+    """a' b of (rows, BD) each: the matrix units where they apply, plain sums for few targets."""
+    if BD >= 16:  # noqa: SIM108 - decided when the kernel is compiled
+        product = tl.dot(tl.trans(a), b, input_precision="ieee")
+    else:
+        product = tl.sum(a[:, :, None] * b[:, None, :], 0)
+    return product
+
+
+@triton.jit
 def _draw(loc, tril, choice, noise, result, S, C, D: tl.constexpr, BS: tl.constexpr):
     case = tl.program_id(0).to(tl.int64)
     s = tl.program_id(1) * BS + tl.arange(0, BS)
@@ -41,8 +51,7 @@ def _draw_backward(
         own = tl.where(chosen == c, g, 0.0)
         column = tl.arange(0, BD)
         tl.store(for_loc + (case * C + c) * D + column, tl.sum(own, 0), mask=column < D)
-        outer = tl.dot(tl.trans(own), e, input_precision="ieee")
-        outer = tl.where(i >= j, outer, 0.0)
+        outer = tl.where(i >= j, outer_product(own, e, BD), 0.0)
         tl.store(for_tril + ((case * C + c) * D + i) * D + j, outer, mask=(i < D) & (j < D))
 
 
@@ -86,52 +95,54 @@ def _density_backward(
     points, loc, tril, log_weights, result, gradient, for_points, for_loc, for_tril, for_weights,
     P, C, HALF_LOG, D: tl.constexpr, BP: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
+    # one program per case and component: each has its own part of the gradient for the points, summed afterwards
     case = tl.program_id(0).to(tl.int64)
+    c = tl.program_id(1)
     k = tl.arange(0, BD)
     i = tl.arange(0, BD)[:, None]
-    for c in range(C):
-        base = case * C + c
-        outer = tl.zeros((BD, BD), dtype=tl.float32)
-        moved = tl.zeros((BD,), dtype=tl.float32)
-        weight = 0.0
-        for start in range(0, P, BP):
-            p = start + tl.arange(0, BP)
-            z, log_det = _component(points, loc, tril, case, c, p, P, C, D, BP, BD)
-            log_p = tl.load(log_weights + base) - log_det - HALF_LOG - 0.5 * tl.sum(z * z, 1)
-            log_f = tl.load(result + case * P + p, mask=p < P, other=0.0)
-            g = tl.load(gradient + case * P + p, mask=p < P, other=0.0)
-            share = tl.where(p < P, g * tl.exp(log_p - log_f), 0.0)
-            # v solves L^T v = z, from the last target to the first
-            v = tl.zeros((BP, BD), dtype=tl.float32)
-            for back in tl.static_range(D):
-                d = D - 1 - back
-                column = tl.load(tril + (base * D + k) * D + d, mask=(k > d) & (k < D), other=0.0)
-                diagonal = tl.load(tril + (base * D + d) * D + d)
-                own = tl.sum(tl.where((k == d)[None, :], z, 0.0), 1)
-                value = (own - tl.sum(v * column[None, :], 1)) / diagonal
-                v = tl.where((k == d)[None, :], value[:, None], v)
-            weighted = share[:, None] * v
-            # the same thread holds the same entry for every component, so this sum needs no atomics
-            place = for_points + (case * P + p[:, None]) * D + k[None, :]
-            inside = (p < P)[:, None] & (k < D)[None, :]
-            before = tl.load(place, mask=inside & (c > 0), other=0.0)
-            tl.store(place, before - weighted, mask=inside)
-            outer += tl.dot(tl.trans(weighted), z, input_precision="ieee")
-            moved += tl.sum(weighted, 0)
-            weight += tl.sum(share)
-        diagonals = tl.load(tril + (base * D + i) * D + i, mask=i < D, other=1.0)
-        outer = tl.where(i == k[None, :], outer - weight / diagonals, outer)
-        outer = tl.where(i >= k[None, :], outer, 0.0)
-        tl.store(for_tril + (base * D + i) * D + k[None, :], outer, mask=(i < D) & (k[None, :] < D))
-        tl.store(for_loc + base * D + k, moved, mask=k < D)
-        tl.store(for_weights + base, weight)
+    base = case * C + c
+    outer = tl.zeros((BD, BD), dtype=tl.float32)
+    moved = tl.zeros((BD,), dtype=tl.float32)
+    weight = 0.0
+    for start in range(0, P, BP):
+        p = start + tl.arange(0, BP)
+        z, log_det = _component(points, loc, tril, case, c, p, P, C, D, BP, BD)
+        log_p = tl.load(log_weights + base) - log_det - HALF_LOG - 0.5 * tl.sum(z * z, 1)
+        log_f = tl.load(result + case * P + p, mask=p < P, other=0.0)
+        g = tl.load(gradient + case * P + p, mask=p < P, other=0.0)
+        share = tl.where(p < P, g * tl.exp(log_p - log_f), 0.0)
+        # v solves L^T v = z, from the last target to the first
+        v = tl.zeros((BP, BD), dtype=tl.float32)
+        for back in tl.static_range(D):
+            d = D - 1 - back
+            column = tl.load(tril + (base * D + k) * D + d, mask=(k > d) & (k < D), other=0.0)
+            diagonal = tl.load(tril + (base * D + d) * D + d)
+            own = tl.sum(tl.where((k == d)[None, :], z, 0.0), 1)
+            value = (own - tl.sum(v * column[None, :], 1)) / diagonal
+            v = tl.where((k == d)[None, :], value[:, None], v)
+        weighted = share[:, None] * v
+        place = for_points + (base * P + p[:, None]) * D + k[None, :]
+        tl.store(place, -weighted, mask=(p < P)[:, None] & (k < D)[None, :])
+        outer += outer_product(weighted, z, BD)
+        moved += tl.sum(weighted, 0)
+        weight += tl.sum(share)
+    diagonals = tl.load(tril + (base * D + i) * D + i, mask=i < D, other=1.0)
+    outer = tl.where(i == k[None, :], outer - weight / diagonals, outer)
+    outer = tl.where(i >= k[None, :], outer, 0.0)
+    tl.store(for_tril + (base * D + i) * D + k[None, :], outer, mask=(i < D) & (k[None, :] < D))
+    tl.store(for_loc + base * D + k, moved, mask=k < D)
+    tl.store(for_weights + base, weight)
 
 
 _HALF_LOG_TWO_PI = 0.9189385332046727
 
 
-def _padded(n: int) -> int:
-    return max(16, triton.next_power_of_2(n))
+_BLOCK = 32  # points of a block
+
+
+def _columns(n_targets: int) -> int:
+    """Columns of a block: a power of two."""
+    return triton.next_power_of_2(n_targets)
 
 
 class Draw(torch.autograd.Function):
@@ -155,7 +166,7 @@ class Draw(torch.autograd.Function):
         (count, n_components, n_targets), n_draws = shape_loc, choice.shape[1]
         _draw_backward[(count,)](
             gradient.contiguous(), choice, noise, for_loc, for_tril,
-            n_draws, n_components, n_targets, _padded(n_draws), _padded(n_targets), num_warps=4,
+            n_draws, n_components, n_targets, max(16, triton.next_power_of_2(n_draws)), _columns(n_targets), num_warps=4,
         )  # fmt: skip
         return for_loc, for_tril, None, None
 
@@ -167,9 +178,9 @@ class LogDensity(torch.autograd.Function):
     def forward(ctx, points: Tensor, loc: Tensor, tril: Tensor, log_weights: Tensor) -> Tensor:
         (count, n_points, n_targets), n_components = points.shape, loc.shape[1]
         result = torch.empty(points.shape[:2], dtype=points.dtype, device=points.device)
-        _density[(count, triton.cdiv(n_points, 32))](
+        _density[(count, triton.cdiv(n_points, _BLOCK))](
             points, loc, tril, log_weights, result,
-            n_points, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, 32, _padded(n_targets), num_warps=1,
+            n_points, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, _BLOCK, _columns(n_targets), num_warps=1,
         )  # fmt: skip
         ctx.save_for_backward(points, loc, tril, log_weights, result)
         return result
@@ -178,11 +189,11 @@ class LogDensity(torch.autograd.Function):
     def backward(ctx, gradient: Tensor):
         points, loc, tril, log_weights, result = ctx.saved_tensors
         (count, n_points, n_targets), n_components = points.shape, loc.shape[1]
-        for_points = torch.empty_like(points)
+        for_points = points.new_empty(count, n_components, n_points, n_targets)
         for_loc, for_tril = torch.empty_like(loc), torch.empty_like(tril)
         for_weights = torch.empty_like(log_weights)
-        _density_backward[(count,)](
+        _density_backward[(count, n_components)](
             points, loc, tril, log_weights, result, gradient.contiguous(), for_points, for_loc, for_tril, for_weights,
-            n_points, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, 32, _padded(n_targets), num_warps=1,
+            n_points, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, _BLOCK, _columns(n_targets), num_warps=1,
         )  # fmt: skip
-        return for_points, for_loc, for_tril, for_weights
+        return for_points.sum(1), for_loc, for_tril, for_weights

@@ -9,9 +9,10 @@ from torch.utils.checkpoint import checkpoint
 
 from prerank.scores.estimators import Pairing
 
-# Intermediate numbers per chunk. A million (4 or 8 MB) stays near a CPU's cache, where it is fastest, and is enough to
-# keep a GPU busy.
+# Intermediate numbers per chunk. A million (4 or 8 MB) stays near a CPU's cache, where it is fastest; a GPU has little of
+# a cache and a cost for every call.
 ELEMENTS = 1 << 20
+ELEMENTS_ON_GPU = 1 << 26
 
 
 class Members(NamedTuple):
@@ -26,7 +27,7 @@ CaseScore = Callable[[Tensor, Members, Members | None, Tensor], Tensor]
 
 
 def over_cases(score: CaseScore, y: Tensor, pairing: Pairing, elements_per_case: int) -> Tensor:
-    """Apply `score` to all cases, as many at a time as `ELEMENTS` allows; leading axes come back.
+    """Apply `score` to all cases, as many at a time as fit a chunk; leading axes come back.
 
     With gradients, each of several chunks is computed again on the way back instead of being kept, so that they too
     need the memory of one chunk.
@@ -42,7 +43,7 @@ def over_cases(score: CaseScore, y: Tensor, pairing: Pairing, elements_per_case:
         observed, *sets, factor = chunk
         return score(observed, Members(*sets[:2]), Members(*sets[2:]) if len(sets) > 2 else None, factor)
 
-    count, size = flat[0].shape[0], max(1, ELEMENTS // elements_per_case)
+    count, size = flat[0].shape[0], max(1, (ELEMENTS_ON_GPU if y.is_cuda else ELEMENTS) // elements_per_case)
     if count <= size:
         return one(*flat).unflatten(0, cases)
     pieces = zip(*(tensor.split(size) for tensor in flat), strict=True)

@@ -1,6 +1,6 @@
 """`evaluate`: every number of the paper's tables for trained models, exactly and as published, as tidy records."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -46,43 +46,64 @@ def evaluate(
     it; and for the protocol "as published" the PCE that its sampler gives. Pre-ranks are those of the paper, and for the
     published protocol the same unless `published_preranks` says otherwise (its dependency for D = 2, for instance).
     Models share their random numbers, so that what is said of one does not depend on the others; they are taken some
-    at a time. `n_replicates=0` leaves tests and intervals out, which are most of the work.
+    at a time. `n_replicates=0` leaves tests and intervals out, which are most of the work; the null level is then the
+    exact mean for uniform PITs.
 
     >>> law = GaussianMixture(torch.zeros(300, 1), torch.zeros(300, 1, 2), torch.eye(2).expand(300, 1, 2, 2))
     >>> records = evaluate(law, law.ensemble(1, seed=1).members[:, 0], n_replicates=99)
     >>> sorted(records["metric"].unique())
     ['energy score', 'nll', 'pce', 'pce per 256']
     """
+    exact = list(paper_preranks(y.shape[-1]) if preranks is None else preranks)
+    published = exact if published_preranks is None else list(published_preranks)
+
+    def columns(laws: GaussianMixture, observed: Tensor) -> Iterator[dict[str, object]]:
+        yield from _scores(laws, observed, n_draws, seed)
+        yield from _exact(laws, observed, exact, n_draws, n_replicates, seed)
+        yield from _as_published(laws, observed, published, n_draws, seed)
+
+    return _some_models_at_a_time(forecast, y, columns, len(exact) * (n_draws + 1) if n_replicates else 1)
+
+
+def tested_exactly(
+    forecast: GaussianMixture,
+    y: Tensor,
+    preranks: Sequence[PreRank],
+    *,
+    n_draws: int = 100,
+    n_replicates: int = 999,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """The exact PCEs of `evaluate` alone, with their tests and intervals."""
+
+    def columns(laws: GaussianMixture, observed: Tensor) -> Iterator[dict[str, object]]:
+        return _exact(laws, observed, list(preranks), n_draws, n_replicates, seed)
+
+    return _some_models_at_a_time(forecast, y, columns, len(preranks) * (n_draws + 1))
+
+
+def _some_models_at_a_time(
+    forecast: GaussianMixture,
+    y: Tensor,
+    columns: Callable[[GaussianMixture, Tensor], Iterator[dict[str, object]]],
+    points_per_case: int,
+) -> pd.DataFrame:
+    """What `columns` says of all models, taken so many at a time that their points are held together without trouble."""
     if len(forecast.batch_shape) not in (1, 2):
         raise ValueError(f"evaluate takes forecasts of batch shape (N,) or (E, N), got {tuple(forecast.batch_shape)}")
     laws = forecast if len(forecast.batch_shape) == 2 else forecast.expand((1, *forecast.batch_shape))
     n_models, n_cases = laws.batch_shape
     y = y.expand(n_models, n_cases, y.shape[-1])
-    exact = list(paper_preranks(y.shape[-1]) if preranks is None else preranks)
-    published = exact if published_preranks is None else list(published_preranks)
+    size = max(1, (1 << 22 if y.device.type == "cpu" else 1 << 29) // (points_per_case * n_cases * y.shape[-1]))
     parts = []
-    for models in _models_at_once(laws, exact, n_draws, n_replicates):
-        some, observed = _models(laws, models), y[models]
+    for start in range(0, n_models, size):
+        models = slice(start, min(start + size, n_models))
+        some = GaussianMixture(laws.logits[models], laws.loc[models], laws.scale_tril[models])
         with torch.no_grad():
-            columns = [
-                *_scores(some, observed, n_draws, seed),
-                *_exact(some, observed, exact, n_draws, n_replicates, seed),
-                *_as_published(some, observed, published, n_draws, seed),
+            parts += [
+                pd.DataFrame(column).assign(model=range(start, models.stop)) for column in columns(some, y[models])
             ]
-        parts += [pd.DataFrame(column).assign(model=range(models.start, models.stop)) for column in columns]
     return pd.concat(parts).sort_values("model", kind="stable", ignore_index=True).assign(n_cases=n_cases)
-
-
-def _models_at_once(laws: GaussianMixture, preranks: list[PreRank], n_draws: int, n_replicates: int) -> list[slice]:
-    """Slices of models such that the PITs of their exchangeable points are held together without trouble."""
-    n_models, n_cases = laws.batch_shape
-    points = (n_draws + 1) * n_cases * len(preranks) * laws.n_targets if n_replicates else n_cases * laws.n_targets
-    size = max(1, (1 << 22 if laws.loc.device.type == "cpu" else 1 << 29) // points)
-    return [slice(start, min(start + size, n_models)) for start in range(0, n_models, size)]
-
-
-def _models(laws: GaussianMixture, models: slice) -> GaussianMixture:
-    return GaussianMixture(laws.logits[models], laws.loc[models], laws.scale_tril[models])
 
 
 def _column(protocol: str, metric: str, value: Tensor, prerank: str | None = None, **more: object) -> dict[str, object]:
@@ -109,10 +130,9 @@ def _exact(
     test = pce_test(pit, n_replicates=n_replicates, seed=seed) if n_replicates else None
     for g, prerank in enumerate(preranks):
         values = _of_group(pit, prerank.name)
-        if test is None:
-            yield _column(EXACT, "pce", pce(values).mean(-1), prerank.name)
-        else:
-            yield _column(EXACT, "pce", test.statistic[..., g], prerank.name, **_tested(test, g, values, seed))
+        tested = {} if test is None else _tested(test, g, values, seed)
+        plain = {"null_level": pce_null(y.shape[-2]).mean, "corrected": _numbers(_corrected(values))}
+        yield _column(EXACT, "pce", pce(values).mean(-1), prerank.name, **(plain | tested))
         null = [pce_null(len(part)).mean for part in values[0].split(_BATCH)]
         per_batch = torch.stack([pce(part).mean(-1) for part in values.split(_BATCH, -2)]).mean(0)
         yield _column(EXACT, "pce per 256", per_batch, prerank.name, null_level=sum(null) / len(null))
@@ -122,10 +142,8 @@ def _tested(test: PCETest, g: int, values: Tensor, seed: int) -> dict[str, objec
     """What tests and intervals say about PITs (E, N, K) of group g."""
     null = test.replicates[..., g] if values.shape[-1] > 1 else None
     _, low, high = pce_intervals(values, 0.95, centred_levels(), null, len(test.replicates), seed)
-    corrected = corrected_pce(values).mean(-1) if values.shape[-2] > 1 else torch.full_like(low, torch.nan)
     found = {
         "null_level": test.null_level[..., g],
-        "corrected": corrected,
         "low": low,
         "high": high,
         "p_value": test.p_value[..., g],
@@ -134,9 +152,16 @@ def _tested(test: PCETest, g: int, values: Tensor, seed: int) -> dict[str, objec
     return {name: _numbers(value) for name, value in found.items()}
 
 
+def _corrected(values: Tensor) -> Tensor:
+    """Mean corrected PCE over the projections, (E,); a single case has none."""
+    return corrected_pce(values).mean(-1) if values.shape[-2] > 1 else torch.full_like(values[:, 0, 0], torch.nan)
+
+
 def _as_published(
     laws: GaussianMixture, y: Tensor, preranks: list[PreRank], n_draws: int, seed: int
 ) -> Iterator[dict[str, object]]:
+    if not preranks:
+        return
     values = published_pce(preranks, laws, y, n_draws, seed)
     level = published_null_level(y.shape[-2])
     for k, item in enumerate(preranks):

@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -28,8 +28,9 @@ from prerank.training.fleet import (
     note_scores,
 )
 from prerank.training.objective import NegativeLogLikelihood, Score
-from prerank.training.penalty import Shapes
+from prerank.training.penalty import PreRankPenalty, Shapes, listed
 from prerank.training.progress import Progress, Silent
+from prerank.training.published import PublishedPenalty
 
 _VALIDATION_ROWS = 4096
 _STREAMS = ("ranked", "learnt")
@@ -153,13 +154,15 @@ class _Loop:
         seeds = self.batches.seeds
         self.seed_of = torch.tensor([seeds.index(run.seed) for run in current], device=self.device)
         self.strength = torch.tensor([run.strength for run in current], dtype=self.dtype, device=self.device)
-        self.groups: list[tuple[slice, Penalty]] = []
+        self.groups: list[tuple[int, Penalty, float]] = []  # a segment of the fleet, its penalty or a part, its share
+        self.segments: list[slice] = []
         for penalty, members in groupby(range(len(current)), key=lambda i: current[i].effective_penalty):
             places = list(members)
-            if penalty is not None:
-                size = self._models_at_once(penalty)
-                starts = range(places[0], places[-1] + 1, size)
-                self.groups += [(slice(start, min(start + size, places[-1] + 1)), penalty) for start in starts]
+            size = len(places) if penalty is None else self._models_at_once(penalty)
+            parts = [] if penalty is None else self._parts(penalty)
+            for start in range(places[0], places[-1] + 1, size):
+                self.groups += [(len(self.segments), part, 1 / len(parts)) for part in parts]
+                self.segments.append(slice(start, min(start + size, places[-1] + 1)))
         self.clock = torch.tensor(self.steps, device=self.device)
         self.epoch_clock = torch.tensor(self.epoch, device=self.device)
         capturable = self.device.type == "cuda" and isinstance(self.options.score, NegativeLogLikelihood)
@@ -175,6 +178,12 @@ class _Loop:
         if ranked is None or self.device.type != "cpu":
             return len(self.runs)
         return max(1, (1 << 20) // math.prod(ranked))
+
+    def _parts(self, penalty: Penalty) -> Sequence[Penalty]:
+        """What a penalty is the mean of, where a GPU can work on all of it at the same time."""
+        if self.device.type == "cuda" and isinstance(penalty, PreRankPenalty | PublishedPenalty):
+            return [replace(penalty, preranks=item) for item in listed(penalty.preranks)]
+        return [penalty]
 
     def run(self) -> FittedFleet:
         self.progress.start(len(self.runs), self.options.max_epochs)
@@ -235,24 +244,25 @@ class _Loop:
         noise = self._noise("score", self.options.score.n_draws, y, self.clock)
         scores = self.options.score(forecast, y, noise if noise is None else noise[self.seed_of])
         loss = (scores * weights).sum(-1) / weights.sum(-1)
-        shapes = [penalty.noise_shapes(forecast, y.shape[-2]) for _, penalty in self.groups]
+        shapes = [penalty.noise_shapes(forecast, y.shape[-2]) for _, penalty, _ in self.groups]
         drawn = self._drawn(shapes)  # penalties of one shape share their numbers
-        values = []
+        values = [torch.zeros_like(loss[models]) for models in self.segments]
+        forecasts = _split(forecast, [models.stop - models.start for models in self.segments])
+        found: list[tuple[int, Tensor]] = []
         with Branches(self.device, len(self.groups)) as branches:
-            for number, (models, penalty) in enumerate(self.groups):
+            for number, (segment, penalty, share) in enumerate(self.groups):
+                models = self.segments[segment]
                 with branches[number]:
                     ranked, learnt = (
                         None if shape is None else drawn[stream, shape][self.seed_of[models]]
                         for stream, shape in zip(_STREAMS, shapes[number], strict=True)
                     )
-                    part = _models(forecast, models)
-                    values.append(penalty(part, y[models], case_weights=weights[models], noise=(ranked, learnt)))
-        some = total[:, 0] > 0
-        if not values:
-            return loss * some
-        without = self.groups[0][0].start  # models without a penalty stand first
-        penalised = torch.cat([torch.zeros_like(loss[:without]), *values])
-        return (loss + self.strength * penalised) * some
+                    own = forecasts[segment]
+                    value = penalty(own, y[models], case_weights=weights[models], noise=(ranked, learnt))
+                    found.append((segment, share * value))
+        for segment, value in found:
+            values[segment] = values[segment] + value
+        return (loss + self.strength * torch.cat(values)) * (total[:, 0] > 0)
 
     def _drawn(self, shapes: Sequence[Shapes]) -> dict[tuple[str, tuple[int, ...]], Tensor]:
         """Standard normal numbers (seeds, *shape) of this step, for every stream and shape that is asked for."""
@@ -328,7 +338,13 @@ class _Loop:
         )
 
 
-def _models(forecast: GaussianMixture, models: slice) -> GaussianMixture:
-    return GaussianMixture(
-        forecast.logits[models], forecast.loc[models], forecast.scale_tril[models], validate_args=False
-    )
+def _split(forecast: GaussianMixture, sizes: list[int]) -> list[GaussianMixture]:
+    """The forecasts of consecutive models, cut at once: the backward pass of a cut is then one concatenation.
+
+    A slice for each would give every one of them a gradient as large as the whole fleet's.
+    """
+    parts = (tensor.split(sizes) for tensor in (forecast.logits, forecast.loc, forecast.scale_tril))
+    return [
+        GaussianMixture(logits, loc, scale_tril, validate_args=False)
+        for logits, loc, scale_tril in zip(*parts, strict=True)
+    ]

@@ -42,10 +42,17 @@ def soft_draws(law: GaussianMixture, noise: Tensor) -> Tensor:
 
     The last normal number of each component becomes its Gumbel variable. These are *not* draws of the mixture.
     """
-    each = law.loc[..., None, :, :] + torch.einsum("...cij,...scj->...sci", law.scale_tril, noise[..., :-1])
     gumbel = -torch.log(-torch.special.log_ndtr(noise[..., -1]))
-    chosen = torch.softmax(law.log_weights[..., None, :] + gumbel, -1)
-    return (chosen[..., None] * each).sum(-2)
+    share = torch.softmax(law.log_weights[..., None, :] + gumbel, -1)
+    if law.has_kernel and noise.shape[-3] <= 128:
+        from prerank.training.softdraws_kernel import Average
+
+        lead = len(law.batch_shape)
+        noise = noise.expand(*law.batch_shape, *noise.shape[-3:])
+        flat = (part.flatten(0, lead - 1).contiguous() for part in (law.loc, law.scale_tril, share, noise))
+        return Average.apply(*flat).reshape(*law.batch_shape, noise.shape[-3], law.n_targets)
+    each = law.loc[..., None, :, :] + torch.einsum("...cij,...scj->...sci", law.scale_tril, noise[..., :-1])
+    return (share[..., None] * each).sum(-2)
 
 
 class SoftDraws(NamedTuple):
@@ -91,13 +98,13 @@ def published_pit(
 
 def _pooled_covariance(draws: Tensor, case_weights: Tensor | None) -> Tensor:
     """Covariance (..., D, D) of the draws (..., B, S, D) of all cases together."""
-    pooled = draws.flatten(-3, -2)
     if case_weights is None:
         case_weights = torch.ones_like(draws[..., 0, 0])
-    share = case_weights.to(pooled)[..., None].expand(draws.shape[:-1]).flatten(-2)
-    share = (share / share.sum(-1, keepdim=True))[..., None]
-    centred = pooled - (share * pooled).sum(-2, keepdim=True)
-    return (share * centred).mT @ centred
+    share = case_weights.to(draws) / (case_weights.to(draws).sum(-1, keepdim=True) * draws.shape[-2])
+    mean = (share[..., None] * draws.sum(-2)).sum(-2)
+    centred = draws - mean[..., None, None, :]
+    # case by case first: one product over all draws at once is a shape that a GPU is slow with
+    return (share[..., None, None] * (centred.mT @ centred)).sum(-3)
 
 
 @dataclass(frozen=True)

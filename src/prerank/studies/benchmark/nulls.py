@@ -37,4 +37,4 @@ def published_null(n_cases: int) -> PCENull:
         batch = pce_null(size, levels=levels)
         total += generator.choice(batch.sample, _REPLICATES)
         mean += batch.mean
-    return PCENull(mean / len(sizes), np.sort(total / len(sizes)))
+    return PCENull(mean / len(sizes), lambda: np.sort(total / len(sizes)))

@@ -12,9 +12,17 @@ from torch import Tensor
 from prerank.calibration import centred_levels, inclusive_levels, projected_pit, reliability_curve
 from prerank.data import load, published_order, split
 from prerank.forecast import GaussianMixture
-from prerank.studies.benchmark.plan import NONE, PUBLISHED_STRENGTH, Fleet, Model, penalty_of, preranks_of
+from prerank.studies.benchmark.plan import (
+    NONE,
+    PUBLISHED_STRENGTH,
+    Fleet,
+    Model,
+    penalised_preranks,
+    penalty_of,
+    preranks_of,
+)
 from prerank.training import FitOptions, FittedFleet, Run, TrainingSet, evaluate, fit
-from prerank.training.evaluate import AS_PUBLISHED, EXACT
+from prerank.training.evaluate import AS_PUBLISHED, EXACT, tested_exactly
 from prerank.training.progress import Progress
 from prerank.training.published import published_pits
 
@@ -142,21 +150,12 @@ def _judge(
 
     def judge(places: list[int]) -> None:
         found = []
-        for part, rows, n_replicates in (
-            ("validation", data.validation, 0),
-            ("test", data.test, settings.n_replicates),
-        ):
+        for part, rows in (("validation", data.validation), ("test", data.test)):
             law, y = _forecast(fleet, fitted, data.seeds, rows, places)
-            numbers = evaluate(
-                law,
-                y,
-                exact,
-                published_preranks=published,
-                n_draws=settings.n_draws,
-                n_replicates=n_replicates,
-            )
+            numbers = evaluate(law, y, exact, published_preranks=published, n_draws=settings.n_draws, n_replicates=0)
             found.append(numbers.assign(part=part, place=[places[k] for k in numbers["model"]]))
-        parts.extend(found)
+        tested = _tests(fleet, fitted, data, settings, places)
+        parts.append(_with_tests(pd.concat(found, ignore_index=True), tested))
 
     for places in _some_at_a_time(sound, data.test):
         try:
@@ -170,6 +169,39 @@ def _judge(
                 except (ValueError, RuntimeError) as own:
                     errors[place] = str(own)
     return _tidy(fleet, parts), errors
+
+
+_TESTED = ["null_level", "corrected", "low", "high", "p_value"]
+_WHICH = ["place", "part", "protocol", "metric", "prerank"]
+
+
+def _tests(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings, places: list[int]) -> pd.DataFrame:
+    """Tests and intervals on the test rows: of baselines for every pre-rank, of other models for those they penalise.
+
+    These are what the tables need; for every model and pre-rank they would take longer than the training.
+    """
+    known = preranks_of(data.test.y.shape[-1], EXACT)
+    tables = []
+    for penalty in dict.fromkeys(fleet.models[place].penalty for place in places):
+        own = [place for place in places if fleet.models[place].penalty == penalty]
+        names = list(known) if penalty == NONE else penalised_preranks(penalty, list(known))
+        chosen = [known[name] for name in names if name in known]
+        if chosen:
+            law, y = _forecast(fleet, fitted, data.seeds, data.test, own)
+            numbers = tested_exactly(law, y, chosen, n_draws=settings.n_draws, n_replicates=settings.n_replicates)
+            numbers = numbers[numbers["metric"] == "pce"]
+            tables.append(numbers.assign(part="test", place=[own[k] for k in numbers["model"]]))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*_WHICH, *_TESTED])
+
+
+def _with_tests(numbers: pd.DataFrame, tested: pd.DataFrame) -> pd.DataFrame:
+    """The records with what tests say filled in where there is a test."""
+    joined = numbers.drop(columns=[name for name in ("low", "high", "p_value") if name in numbers]).merge(
+        tested[[*_WHICH, *_TESTED]], how="left", on=_WHICH, suffixes=("", " of the test")
+    )
+    for name in ("null_level", "corrected"):
+        joined[name] = joined[f"{name} of the test"].fillna(joined[name])
+    return joined
 
 
 def _forecast(
