@@ -129,4 +129,5 @@ def pce_kde(
     else:
         share = (case_weights / case_weights.sum(-1, keepdim=True)).to(pit)
         frequency = (smooth @ share[..., None, :, None])[..., 0]
-    return (levels - frequency).abs().pow(power).mean(-1)
+    distance = (levels - frequency).abs()
+    return (distance if power == 1 else distance.pow(power)).mean(-1)

@@ -65,7 +65,7 @@ def evaluate(
     return _some_models_at_a_time(forecast, y, columns, len(exact) * (n_draws + 1) if n_replicates else 1)
 
 
-def tested_exactly(
+def exact_tests(
     forecast: GaussianMixture,
     y: Tensor,
     preranks: Sequence[PreRank],

@@ -154,15 +154,23 @@ class _Loop:
         seeds = self.batches.seeds
         self.seed_of = torch.tensor([seeds.index(run.seed) for run in current], device=self.device)
         self.strength = torch.tensor([run.strength for run in current], dtype=self.dtype, device=self.device)
-        self.groups: list[tuple[int, Penalty, float]] = []  # a segment of the fleet, its penalty or a part, its share
         self.segments: list[slice] = []
+        groups: dict[object, _Group] = {}
         for penalty, members in groupby(range(len(current)), key=lambda i: current[i].effective_penalty):
             places = list(members)
             size = len(places) if penalty is None else self._models_at_once(penalty)
             parts = [] if penalty is None else self._parts(penalty)
             for start in range(places[0], places[-1] + 1, size):
-                self.groups += [(len(self.segments), part, 1 / len(parts)) for part in parts]
+                for part in parts:
+                    # a GPU takes all models with the same part at once, a CPU those that fit its cache
+                    group = groups.setdefault(part if self.device.type == "cuda" else start, _Group(part))
+                    group.segments.append(len(self.segments))
+                    group.shares.append(1 / len(parts))
                 self.segments.append(slice(start, min(start + size, places[-1] + 1)))
+        self.groups = list(groups.values())
+        for group in self.groups:
+            places = [place for k in group.segments for place in range(len(current))[self.segments[k]]]
+            group.models = torch.tensor(places, device=self.device)
         self.clock = torch.tensor(self.steps, device=self.device)
         self.epoch_clock = torch.tensor(self.epoch, device=self.device)
         capturable = self.device.type == "cuda" and isinstance(self.options.score, NegativeLogLikelihood)
@@ -244,22 +252,26 @@ class _Loop:
         noise = self._noise("score", self.options.score.n_draws, y, self.clock)
         scores = self.options.score(forecast, y, noise if noise is None else noise[self.seed_of])
         loss = (scores * weights).sum(-1) / weights.sum(-1)
-        shapes = [penalty.noise_shapes(forecast, y.shape[-2]) for _, penalty, _ in self.groups]
+        shapes = [group.penalty.noise_shapes(forecast, y.shape[-2]) for group in self.groups]
         drawn = self._drawn(shapes)  # penalties of one shape share their numbers
         values = [torch.zeros_like(loss[models]) for models in self.segments]
         forecasts = _split(forecast, [models.stop - models.start for models in self.segments])
         found: list[tuple[int, Tensor]] = []
         with Branches(self.device, len(self.groups)) as branches:
-            for number, (segment, penalty, share) in enumerate(self.groups):
-                models = self.segments[segment]
+            for number, group in enumerate(self.groups):
                 with branches[number]:
+                    seeds = self.seed_of[group.models]
                     ranked, learnt = (
-                        None if shape is None else drawn[stream, shape][self.seed_of[models]]
+                        None if shape is None else drawn[stream, shape][seeds]
                         for stream, shape in zip(_STREAMS, shapes[number], strict=True)
                     )
-                    own = forecasts[segment]
-                    value = penalty(own, y[models], case_weights=weights[models], noise=(ranked, learnt))
-                    found.append((segment, share * value))
+                    own = _join([forecasts[k] for k in group.segments])
+                    observed, case_weights = y[group.models], weights[group.models]
+                    value = group.penalty(own, observed, case_weights=case_weights, noise=(ranked, learnt))
+                    cut = value.split([forecasts[k].batch_shape[0] for k in group.segments])
+                    found += [
+                        (k, share * part) for k, share, part in zip(group.segments, group.shares, cut, strict=True)
+                    ]
         for segment, value in found:
             values[segment] = values[segment] + value
         return (loss + self.strength * torch.cat(values)) * (total[:, 0] > 0)
@@ -336,6 +348,26 @@ class _Loop:
             steps=self.steps,
             seconds=seconds,
         )
+
+
+@dataclass(eq=False)
+class _Group:
+    """Models that share a penalty, or a part of one: segments of the fleet, the part's share in each, their places."""
+
+    penalty: Penalty
+    segments: list[int] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    models: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+
+
+def _join(forecasts: list[GaussianMixture]) -> GaussianMixture:
+    """The forecasts of several segments behind each other."""
+    if len(forecasts) == 1:
+        return forecasts[0]
+    logits, loc, scale_tril = (
+        torch.cat([getattr(item, name) for item in forecasts]) for name in ("logits", "loc", "scale_tril")
+    )
+    return GaussianMixture(logits, loc, scale_tril, validate_args=False)
 
 
 def _split(forecast: GaussianMixture, sizes: list[int]) -> list[GaussianMixture]:

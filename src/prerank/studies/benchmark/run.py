@@ -82,7 +82,7 @@ class OnDask:
         with ExitStack() as stack:
             address: object = self.scheduler
             if address is None:
-                local = LocalCluster(n_workers=self.n_workers, threads_per_worker=1, dashboard_address=None)
+                local = LocalCluster(n_workers=self.n_workers, threads_per_worker=1, dashboard_address="127.0.0.1:0")
                 address = stack.enter_context(local)
             try:
                 client = stack.enter_context(Client(address))

@@ -22,7 +22,7 @@ from prerank.studies.benchmark.plan import (
     preranks_of,
 )
 from prerank.training import FitOptions, FittedFleet, Run, TrainingSet, evaluate, fit
-from prerank.training.evaluate import AS_PUBLISHED, EXACT, tested_exactly
+from prerank.training.evaluate import AS_PUBLISHED, EXACT, exact_tests
 from prerank.training.progress import Progress
 from prerank.training.published import published_pits
 
@@ -188,7 +188,7 @@ def _tests(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings
         chosen = [known[name] for name in names if name in known]
         if chosen:
             law, y = _forecast(fleet, fitted, data.seeds, data.test, own)
-            numbers = tested_exactly(law, y, chosen, n_draws=settings.n_draws, n_replicates=settings.n_replicates)
+            numbers = exact_tests(law, y, chosen, n_draws=settings.n_draws, n_replicates=settings.n_replicates)
             numbers = numbers[numbers["metric"] == "pce"]
             tables.append(numbers.assign(part="test", place=[own[k] for k in numbers["model"]]))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*_WHICH, *_TESTED])
