@@ -1,0 +1,145 @@
+"""Killed and resumed, or trained on a cluster whose workers die, a benchmark ends with the same numbers, bit by bit."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from shlex import split
+from threading import Thread
+
+import numpy as np
+import pytest
+from pandas.testing import assert_frame_equal
+from typer.testing import CliRunner
+
+from prerank.cli.main import app
+from prerank.studies.benchmark import run as runner
+from prerank.studies.benchmark.plan import Grid
+from prerank.studies.benchmark.records import read_results
+from prerank.studies.benchmark.run import OnDask, run_benchmark
+from prerank.studies.benchmark.work import Settings
+
+GRID = Grid(("diabetes",), preranks=("location",), strengths=(10.0,), seeds=(0,))
+SETTINGS = Settings(n_replicates=19, max_epochs=40, checkpoint_seconds=0.05)
+ARGUMENTS = split(
+    "benchmark --datasets diabetes --preranks location --strengths 10 --seeds 0 --max-epochs 40 --replicates 19 "
+    "--checkpoint-seconds 0.05"
+)
+TIMES = ["seconds", "ms_per_step"]
+LIMIT = 120  # seconds after which a test gives up waiting
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """The results of a run that nothing disturbed, and how long it took."""
+    folder, started = tmp_path_factory.mktemp("uninterrupted"), time.monotonic()
+    assert run_benchmark(GRID, folder, SETTINGS).failed == []
+    return read_results(folder), time.monotonic() - started
+
+
+def assert_same(folder, results):
+    found = read_results(folder)
+    for name in ("models", "records", "curves"):
+        assert_frame_equal(getattr(found, name), getattr(results, name), check_exact=True)
+    assert_frame_equal(found.fleets.drop(columns=TIMES), results.fleets.drop(columns=TIMES), check_exact=True)
+    assert not list((folder / "checkpoints").iterdir())
+    assert not list(folder.rglob("*.part"))
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + LIMIT
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.01)
+    return found
+
+
+@pytest.mark.slow
+def test_killed_three_times_it_ends_the_same(uninterrupted, tmp_path):
+    """Moments count from when the command has loaded; together they are shorter than the work, so that all of them hit."""
+    results, duration = uninterrupted
+    command = [sys.executable, "-c", "from prerank.cli import main; main()", *ARGUMENTS, "--out", str(tmp_path)]
+    alone = os.environ | {"OMP_NUM_THREADS": "1"}  # as in the tests: another number of threads may round differently
+    in_training = []
+    for moment in np.random.default_rng(5).uniform(0.1, 1 / 3, 3) * duration:
+        (tmp_path / ".lock").unlink(missing_ok=True)
+        with subprocess.Popen(command, env=alone, stdout=subprocess.DEVNULL) as process:
+            wait_for(lambda running=process: (tmp_path / ".lock").exists() or running.poll() is not None)
+            time.sleep(moment)
+            in_training.append(bool(list(tmp_path.glob("checkpoints/*.safetensors"))))
+            assert process.poll() is None, "it ended before it could be killed"
+            process.send_signal(signal.SIGKILL)
+    assert any(in_training)
+    last = subprocess.run(command, env=alone, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert last.returncode == 0, last.stdout + last.stderr
+    assert_same(tmp_path, results)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as local:
+        yield local
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_and_writes_through_one_process(uninterrupted, cluster, tmp_path, monkeypatch):
+    writers = []
+    keep = runner.Store.keep_fleet
+    monkeypatch.setattr(runner.Store, "keep_fleet", lambda *given: (writers.append(os.getpid()), keep(*given)))
+    options = ["--executor", "dask", "--scheduler", cluster.scheduler_address, "--out", str(tmp_path)]
+    outcome = CliRunner().invoke(app, [*ARGUMENTS, *options])
+    assert outcome.exit_code == 0, outcome.output
+    assert "2 fleets finished" in outcome.output
+    assert writers == [os.getpid()] * 2  # workers would not have known of the patch, and nothing is missing
+    assert_same(tmp_path, uninterrupted[0])
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_in_training_changes_nothing(uninterrupted, cluster, tmp_path):
+    """Its nanny starts another, which picks the checkpoint up."""
+    from distributed import Client
+
+    with Client(cluster) as client:
+        (doomed,) = client.run(os.getpid).values()
+    checkpoint = tmp_path / "checkpoints" / "diabetes.as-published.safetensors"
+    killed = []
+
+    def kill():
+        wait_for(checkpoint.exists)
+        os.kill(doomed, signal.SIGKILL)
+        killed.append(doomed)
+
+    assassin = Thread(target=kill)
+    assassin.start()
+    summary = run_benchmark(GRID, tmp_path, SETTINGS, OnDask(cluster.scheduler_address))
+    assassin.join()
+    assert killed == [doomed]
+    assert summary == (2, 0, [])
+    assert_same(tmp_path, uninterrupted[0])
+    with Client(cluster) as client:
+        assert doomed not in client.run(os.getpid).values()
+
+
+@pytest.mark.slow
+def test_a_cluster_of_its_own_reports_what_fails_in_a_worker(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRERANK_DATA", str(tmp_path))  # workers inherit it: no dataset of the paper is there
+    monkeypatch.setenv("PRERANK_CACHE", str(tmp_path / "cache"))
+    grid = Grid(("meps19",), preranks=("location",), seeds=(0,), protocols=("exact",))
+    summary = run_benchmark(grid, tmp_path / "results", SETTINGS, OnDask(n_workers=1))
+    ((name, error),) = summary.failed
+    assert (summary.finished, name) == (0, "meps19.exact")
+    assert error.startswith("LicenceError: 'meps19' may be used only by those who accept")
+    assert not (tmp_path / "results" / "fleets").exists()
+
+
+def test_a_scheduler_that_does_not_answer_is_refused(tmp_path):
+    import dask
+
+    options = ["--executor", "dask", "--scheduler", "tcp://127.0.0.1:9", "--out", str(tmp_path)]
+    with dask.config.set({"distributed.comm.timeouts.connect": "200ms"}):
+        outcome = CliRunner().invoke(app, [*ARGUMENTS, *options])
+    assert outcome.exit_code == 2
+    assert "no Dask scheduler answers at tcp://127.0.0.1:9" in outcome.output
