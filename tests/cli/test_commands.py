@@ -12,10 +12,10 @@ def invoke(*arguments):
 
 def test_help_names_every_command():
     text = invoke("--help").output
-    assert all(name in text for name in ("demo", "datasets", "report", "simulate"))
+    assert all(name in text for name in ("benchmark", "demo", "datasets", "report", "simulate"))
 
 
-@pytest.mark.parametrize("command", ["demo", "datasets", "report", "simulate"])
+@pytest.mark.parametrize("command", ["benchmark", "demo", "datasets", "report", "simulate"])
 def test_every_command_has_help(command):
     result = invoke(command, "--help")
     assert result.exit_code == 0
