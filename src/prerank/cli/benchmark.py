@@ -35,10 +35,16 @@ QUICK_EPOCHS, QUICK_REPLICATES = 5, 99
 
 
 def benchmark(
-    datasets: Annotated[list[str] | None, typer.Option(help="Names, by commas or repeated [all at hand].")] = None,
-    preranks: Annotated[list[str] | None, typer.Option(help="Pre-ranks to penalise [the paper's seven].")] = None,
-    strengths: Annotated[list[str] | None, typer.Option(help="Strengths [0.01,0.1,1,5,10].")] = None,
-    seeds: Annotated[list[str] | None, typer.Option(help="Seeds of split and model [0,42,866,12,4].")] = None,
+    datasets: Annotated[
+        list[str] | None, typer.Option(help="Names, by commas or repeated.", show_default="all at hand")
+    ] = None,
+    preranks: Annotated[
+        list[str] | None, typer.Option(help="Pre-ranks to penalise.", show_default="the paper's seven")
+    ] = None,
+    strengths: Annotated[list[str] | None, typer.Option(help="Strengths.", show_default="0.01,0.1,1,5,10")] = None,
+    seeds: Annotated[
+        list[str] | None, typer.Option(help="Seeds of split and model.", show_default="0,42,866,12,4")
+    ] = None,
     protocol: Annotated[
         Protocol, typer.Option(help="How to train; every model is judged in both ways.")
     ] = Protocol.BOTH,
@@ -49,15 +55,25 @@ def benchmark(
     executor: Annotated[
         ExecutorName, typer.Option(help="Train here, or send fleets to a Dask cluster.")
     ] = ExecutorName.LOCAL,
-    scheduler: Annotated[str | None, typer.Option(help="With dask: address of a scheduler [a local cluster].")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="With dask: processes of the local cluster [2].")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="With dask: address of a scheduler.", show_default="a local cluster")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="With dask: processes of the local cluster.", show_default="2")
+    ] = None,
     joint: Annotated[bool, typer.Option("--joint", help="Both protocols in one fleet: quicker on a GPU.")] = False,
     timing: Annotated[
         bool | None,
-        typer.Option("--timing/--no-timing", help="Time a step by pre-rank, 100 and 1,000 draws [unless quick]."),
+        typer.Option(
+            "--timing/--no-timing", help="Time a step by pre-rank, 100 and 1,000 draws.", show_default="unless quick"
+        ),
     ] = None,
-    max_epochs: Annotated[int | None, typer.Option(min=1, help="Epochs at most [5000; quick: 5].")] = None,
-    replicates: Annotated[int | None, typer.Option(min=19, help="Replicates of a test [999; quick: 99].")] = None,
+    max_epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs at most.", show_default="5000; quick: 5")
+    ] = None,
+    replicates: Annotated[
+        int | None, typer.Option(min=19, help="Replicates of a test.", show_default="999; quick: 99")
+    ] = None,
     checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Time between checkpoints.")] = 60.0,
     accept_licence: Annotated[
         bool, typer.Option("--accept-licence", help="Accept the MEPS data use agreement.")

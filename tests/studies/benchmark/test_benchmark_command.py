@@ -206,3 +206,8 @@ def test_no_dataset_at_hand_is_refused_with_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setenv("PRERANK_CACHE", str(tmp_path))
     with pytest.raises(ValueError, match=r"none of the paper's datasets is at hand: set PRERANK_DATA, .*--quick"):
         command.at_hand(accept_licence=True)
+
+
+def test_help_says_what_is_done_without_an_option():
+    text = " ".join(run("--help").output.replace("│", " ").split())
+    assert all(words in text for words in ("all at hand", "the paper's seven", "0.01,0.1,1,5,10", "5000; quick: 5"))
