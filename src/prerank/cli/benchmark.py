@@ -21,6 +21,7 @@ class Protocol(StrEnum):
     EXACT = "exact"
     AS_PUBLISHED = "as-published"
     BOTH = "both"
+    NONE = "none"
 
 
 class ExecutorName(StrEnum):
@@ -46,7 +47,7 @@ def benchmark(
         list[str] | None, typer.Option(help="Seeds of split and model.", show_default="0,42,866,12,4")
     ] = None,
     protocol: Annotated[
-        Protocol, typer.Option(help="How to train; every model is judged in both ways.")
+        Protocol, typer.Option(help="How to train; all are judged both ways. None: baselines alone.")
     ] = Protocol.BOTH,
     device: Annotated[str, typer.Option(help="Where to compute, such as cpu or cuda.")] = "cpu",
     out: Annotated[Path, typer.Option(help="Folder of the results; an interrupted run is resumed there.")] = Path(
@@ -87,7 +88,12 @@ def benchmark(
     from prerank.studies.tables import require_folder
 
     console = Console()
-    names = {Protocol.EXACT: (EXACT,), Protocol.AS_PUBLISHED: (AS_PUBLISHED,), Protocol.BOTH: (EXACT, AS_PUBLISHED)}
+    names = {
+        Protocol.EXACT: (EXACT,),
+        Protocol.AS_PUBLISHED: (AS_PUBLISHED,),
+        Protocol.BOTH: (EXACT, AS_PUBLISHED),
+        Protocol.NONE: (),
+    }
     try:
         asked = {
             "datasets": _items(datasets, str),

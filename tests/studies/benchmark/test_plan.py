@@ -81,7 +81,6 @@ def test_penalties_on_all_need_all_preranks():
         ({"protocols": ("loose",)}, r"there is no protocol 'loose'; known are exact, as published"),
         ({"datasets": ()}, r"no dataset to run: name at least one"),
         ({"seeds": ()}, r"no seed to run: name at least one"),
-        ({"protocols": ()}, r"no protocol to run: name at least one"),
         ({"datasets": ("a", "b", "a")}, r"a dataset is named twice in a, b, a"),
         ({"seeds": (1, 1)}, r"a seed is named twice in 1, 1"),
         ({"preranks": ("PCA", "PCA")}, r"a pre-rank is named twice in PCA, PCA"),
@@ -94,3 +93,11 @@ def test_penalties_on_all_need_all_preranks():
 def test_a_grid_that_makes_no_sense_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Grid(**({"datasets": ("any",)} | options))
+
+
+def test_without_a_protocol_there_are_baselines_alone():
+    (fleet,) = Grid(("wq",), protocols=()).fleets({"wq": 14})
+    assert fleet.name == "wq.baseline"
+    assert fleet.training == "none"
+    assert len(fleet.models) == 5
+    assert {model.penalty for model in fleet.models} == {"none"}

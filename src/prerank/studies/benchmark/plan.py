@@ -50,11 +50,11 @@ class Fleet:
 
     @property
     def training(self) -> str:
-        return self.trainings[0] if len(self.trainings) == 1 else "both"
+        return "both" if len(self.trainings) > 1 else (*self.trainings, NONE)[0]
 
     @property
     def name(self) -> str:
-        return f"{self.dataset}.{self.training.replace(' ', '-')}"
+        return f"{self.dataset}.{self.training.replace(' ', '-') if self.trainings else 'baseline'}"
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Grid:
 
     Strength 0 is the baseline and is trained once for all. `together` adds the penalties on several pre-ranks. `joint`
     trains the models of both protocols in one fleet: quicker on a GPU, but its time cannot be told apart by protocol.
+    Without a protocol there are baselines alone.
     """
 
     datasets: tuple[str, ...]
@@ -86,7 +87,7 @@ class Grid:
             "protocol": self.protocols,
         }
         for what, values in named.items():
-            if not values and what in ("dataset", "seed", "protocol"):
+            if not values and what in ("dataset", "seed"):
                 raise ValueError(f"no {what} to run: name at least one")
             if len(set(values)) < len(values):
                 raise ValueError(f"a {what} is named twice in {', '.join(map(str, values))}")
@@ -98,7 +99,7 @@ class Grid:
         for dataset in self.datasets:
             baselines = tuple(Model(NONE, NONE, 0.0, seed) for seed in self.seeds)
             parts = {protocol: tuple(self._penalised(protocol, n_targets[dataset])) for protocol in self.protocols}
-            if self.joint:
+            if self.joint or not self.protocols:
                 yield Fleet(dataset, self.protocols, baselines + sum(parts.values(), ()))
                 continue
             for number, (protocol, models) in enumerate(parts.items()):
