@@ -23,11 +23,11 @@ class Captured:
     """The function as a CUDA graph: captured at the first call, replayed afterwards with new inputs copied in.
 
     Hundreds of small kernels then start without the host, which could not keep up with them. The first call runs the
-    function three times to warm libraries up, so its effects on `state` are undone before the capture.
+    function a few times to warm libraries up, so its effects on `state` are undone before the capture.
     """
 
-    def __init__(self, function: Callable[..., None]) -> None:
-        self.function = function
+    def __init__(self, function: Callable[..., None], warm_ups: int = 3) -> None:
+        self.function, self.warm_ups = function, warm_ups
         self.graph: torch.cuda.CUDAGraph | None = None
         self.inputs: tuple[Tensor, ...] = ()
 
@@ -47,7 +47,7 @@ class Captured:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(3):
+            for _ in range(self.warm_ups):
                 self.function(*self.inputs)
         torch.cuda.current_stream().wait_stream(side)
         # A graph of an earlier fit that is collected during the capture would invalidate it.

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -174,7 +175,8 @@ class _Loop:
         self.clock = torch.tensor(self.steps, device=self.device)
         self.epoch_clock = torch.tensor(self.epoch, device=self.device)
         capturable = self.device.type == "cuda" and isinstance(self.options.score, NegativeLogLikelihood)
-        wrap = Captured if capturable else Plain
+        # after the first capture libraries are warm; one run more loads what the new shapes need
+        wrap = partial(Captured, warm_ups=1 if self.done else 3) if capturable else Plain
         self.step = wrap(self._step)
         self.validate = (
             wrap(self._validate) if isinstance(self.options.monitor, NegativeLogLikelihood) else self._validate

@@ -86,4 +86,4 @@ def test_no_timings_are_no_minutes(make):
 def test_computing_has_a_row_for_every_fleet(results):
     table = computing_table(results)
     assert len(table) == 6
-    assert table["minutes per model"].iloc[0] == pytest.approx(120 / 60 / 100)
+    assert table["seconds per model"].iloc[0] == pytest.approx(120 / 100)
