@@ -1,6 +1,7 @@
 """The paper's family: a mixture of multivariate Gaussians for every case."""
 
 import math
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -167,18 +168,24 @@ class GaussianMixture(Distribution):
         (..., N, n_draws, D) replaces the keyed standard normal numbers. Not for evaluation: ranks among weighted
         members are not uniform. Use `ensemble` there.
         """
+        if noise is None:
+            _, noise = self._noise(n_draws, seed, stream, case_ids)
+        return self.draws_from([noise], at_least)[0]
+
+    def draws_from(self, noises: Sequence[Tensor], at_least: int = 2) -> list[Ensemble]:
+        """Several sets of weighted, differentiable draws, as `draw` makes them: one per noise (..., N, S, D), equal S."""
+        n_draws = noises[0].shape[-2]
         if n_draws < self.n_components * at_least:
             raise ValueError(
                 f"{n_draws} draws are too few for {self.n_components} components with at least {at_least} each; "
                 f"ask for {self.n_components * at_least} or more"
             )
-        if noise is None:
-            _, noise = self._noise(n_draws, seed, stream, case_ids)
-        counts = allocate(self.weights.detach(), n_draws, at_least)
+        weights = self.weights
+        counts = allocate(weights.detach(), n_draws, at_least)
         position = torch.arange(n_draws, device=counts.device)
         choice = (position[:, None] >= counts.cumsum(-1)[..., None, :-1]).sum(-1)
-        weights = (self.weights / counts).gather(-1, choice)
-        return Ensemble(self._combine(choice, noise), weights)
+        share = (weights / counts).gather(-1, choice)
+        return [Ensemble(self._combine(choice, noise), share) for noise in noises]
 
     def _noise(self, count: int, seed: int, stream: str, case_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         # Leading axes (several models) share their noise: common random numbers, and one generation for a fleet.

@@ -238,9 +238,8 @@ class _Loop:
             forecast, sane = bounded_forecast_of(leaves, x, self.architecture)
             loss = torch.where(sane, self._loss(forecast, y, weights), torch.nan)
         gradients = torch.autograd.grad(loss.sum(), leaves)
-        finite = loss.detach().isfinite()
-        for gradient in gradients:
-            finite = finite & gradient.flatten(1).sum(-1).isfinite()
+        # a number that is not finite makes the sum not finite: one question for all of them
+        finite = sum((gradient.flatten(1).sum(-1) for gradient in gradients), loss.detach()).isfinite()
         fleet = self.fleet
         fleet.diverged.logical_or_(fleet.active & ~finite)
         fleet.active.logical_and_(finite)

@@ -197,14 +197,18 @@ def adam(
     fleet.updates.add_(update)
     # a model that has never been updated keeps its weights; the maximum only avoids a division by zero there
     count = fleet.updates.clamp_min(1.0)
-    step_size = learning_rate / (1 - b1**count)
-    correction = (1 - b2**count).sqrt()
+    # where there is no update the moments move by nothing and the step has no size; in place, since every operation
+    # counts: on a GPU the fleet's weights are small beside the cost of starting one
+    on = update[:, None, None]
+    share = update.to(count)[:, None, None]
+    rate = share * (learning_rate / (1 - b1**count))[:, None, None]
+    root = (1 - b2**count).sqrt()[:, None, None]
+    first, second = (1 - b1) * share, (1 - b2) * share
     for weight, m, v, gradient in zip(fleet.weights, fleet.first_moments, fleet.second_moments, gradients, strict=True):
-        on, rate, root = update[:, None, None], step_size[:, None, None], correction[:, None, None]
         g = torch.where(on, gradient, 0.0)
-        m.copy_(torch.where(on, torch.lerp(m, g, 1 - b1), m))
-        v.copy_(torch.where(on, torch.lerp(v, g.square(), 1 - b2), v))
-        weight.sub_(torch.where(on, rate * m / (v.sqrt() / root + epsilon), 0.0))
+        m.lerp_(g, first)
+        v.lerp_(g.square_(), second)
+        weight.addcdiv_(m * rate, (v.sqrt() / root).add_(epsilon), value=-1.0)
 
 
 def note_scores(fleet: Fleet, score: Tensor, epoch: int | Tensor, min_improvement: float, patience: int) -> None:

@@ -101,31 +101,39 @@ class PreRankPenalty:
         self, forecast: Forecast, y: Tensor, seed: int = 0, step: int = 0, noise: Noise = (None, None)
     ) -> Iterator[Tensor]:
         """The training PITs (..., B, K) of each pre-rank in turn: closed form, or smooth ranks among weighted draws."""
-        draws: Ensemble | None = None
+        draws: tuple[Ensemble, Ensemble | None] | None = None
         for item in listed(self.preranks):
             law: Forecast = forecast
             if isinstance(item, Copula) or isinstance(forecast, Ensemble):
-                law = self._draws(forecast, y, seed, step, noise, 1)
+                draws = self._draws(forecast, y, seed, step, noise) if draws is None else draws
+                assert draws[1] is not None
+                law = draws[1]
             projection = item.given(law, seed, self.rank.temperature)
             if isinstance(projection, LinearProjection) and isinstance(forecast, GaussianMixture):
                 directions = projection.directions.to(forecast.loc)
                 yield forecast.cdf_along(directions, projection(y[..., None, :]))[..., 0, :]
             else:
-                draws = self._draws(forecast, y, seed, step, noise, 0) if draws is None else draws
-                yield smooth_pit(projection, draws, y, self.rank)
+                draws = self._draws(forecast, y, seed, step, noise) if draws is None else draws
+                yield smooth_pit(projection, draws[0], y, self.rank)
 
-    def _draws(self, forecast: Forecast, y: Tensor, seed: int, step: int, noise: Noise, which: int) -> Ensemble:
-        """The draws that are ranked (0) or those that pre-ranks learn from (1): never the same."""
+    def _draws(
+        self, forecast: Forecast, y: Tensor, seed: int, step: int, noise: Noise
+    ) -> tuple[Ensemble, Ensemble | None]:
+        """The draws that are ranked, and those that pre-ranks learn from, if one does: never the same."""
         if isinstance(forecast, Ensemble):
-            return _half_of(forecast, which)
-        stream = ("draws", "reference")[which]
+            return _half_of(forecast, 0), _half_of(forecast, 1)
+        learns = any(isinstance(item, Copula) for item in listed(self.preranks))
+        streams = ("draws", "reference") if learns else ("draws",)
         if isinstance(forecast, GaussianMixture):
             shape = (y.shape[-2], self.n_draws, y.shape[-1])
-            numbers = noise[which]
-            if numbers is None:
-                numbers = normal(key(seed, stream, step), shape, y.dtype, y.device)
-            return forecast.draw(self.n_draws, noise=numbers.expand(*forecast.batch_shape, *shape[-2:]))
-        return differentiable_draws(forecast, self.n_draws, key(seed, step), stream)
+            numbers = [
+                normal(key(seed, stream, step), shape, y.dtype, y.device) if given is None else given
+                for stream, given in zip(streams, noise, strict=False)
+            ]
+            sets = forecast.draws_from([part.expand(*forecast.batch_shape, *shape[-2:]) for part in numbers])
+        else:
+            sets = [differentiable_draws(forecast, self.n_draws, key(seed, step), stream) for stream in streams]
+        return sets[0], sets[1] if learns else None
 
 
 def listed(preranks: PreRank | Sequence[PreRank]) -> tuple[PreRank, ...]:
