@@ -2,8 +2,9 @@
 
 import pytest
 
-from prerank.studies.benchmark.agreement import CRITERIA, compare, shares
+from prerank.studies.benchmark.agreement import AT_SELECTED, CRITERIA, compare, shares
 from prerank.studies.benchmark.paper_values import paper_table
+from prerank.studies.benchmark.report import at_selected_strengths
 
 AT_HAND = ["house", "households", "air"]
 
@@ -42,3 +43,27 @@ def test_exact_data_are_counted_apart(make, same):
     counted = shares(compare(made, only)).set_index(["table", "data"])["cells"]
     assert counted["pce_baseline", "exact"] == 0
     assert counted["pce_baseline", "all"] == 7
+
+
+def test_tables_at_the_papers_strengths_have_the_rule_of_the_table(results, same):
+    at_selected = {f"pce_regularised{AT_SELECTED}": same["pce_regularised"]}
+    counted = shares(compare(results, at_selected))
+    assert counted["criterion"].unique().tolist() == ["within 20 % or 2 standard errors"]
+    assert (counted["agree"] == 21).all()
+
+
+def test_at_selected_strengths_are_those_of_the_papers_table(results):
+    chosen = paper_table("selected_lambda").set_index(["dataset", "prerank"])["value"]
+    cells = at_selected_strengths(results)[f"pce_regularised{AT_SELECTED}"].set_index(["dataset", "prerank"])["value"]
+    records = results.records.query(
+        "part == 'test' and evaluation == 'as published' and metric == 'pce per 256' and penalty != 'none'"
+    )
+    own = records[(records["penalty"] == records["prerank"]) & (records["training"] == "as published")]
+    compared = 0
+    for (dataset, prerank), value in cells.items():
+        mine = own[(own["dataset"] == dataset) & (own["prerank"] == prerank)]
+        mine = mine[mine["strength"] == chosen[dataset, prerank]]
+        if len(mine):
+            assert value == pytest.approx(mine["value"].mean())
+            compared += 1
+    assert compared > 0
