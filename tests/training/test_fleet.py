@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from prerank.calibration import HDR, PCA, Copula, Custom, Dependency, Location, Marginal, Scale
-from prerank.training import EnergyScore, FitOptions, PreRankPenalty, PublishedPenalty, Run, fit
+from prerank.training import EnergyScore, FitOptions, PreRankPenalty, PublishedPenalty, Run, TrainingSet, fit
 from prerank.training.fleet import Architecture, adam, new_fleet, note_scores
 
 PENALTIES = [
@@ -241,3 +241,18 @@ def test_training_learns(tiny):
     naive = -torch.distributions.MultivariateNormal(data.y.mean(0), data.y.T.cov()).log_prob(y).mean()
     trained = -fleet.forecast(x).log_prob(y[None]).mean()
     assert trained - oracle < 0.25 * (naive - oracle)
+
+
+def test_validation_rows_count_by_their_weights():
+    """A row of weight two stops a model as two rows do, and rows of weight zero as if they were not there."""
+    generator = torch.Generator().manual_seed(3)
+    x, y = (torch.randn(60, width, generator=generator, dtype=torch.float64) for width in (2, 2))
+    twice = torch.cat([torch.arange(40, 60), torch.arange(40, 45)])
+    weights = torch.ones(20, dtype=torch.float64)
+    weights[:5] = 2.0
+    options = FitOptions(max_epochs=4, hidden=(8,))
+    repeated = fit([Run(0)], TrainingSet(x[:40], y[:40], x[twice], y[twice]), options)
+    weighted = fit([Run(0)], TrainingSet(x[:40], y[:40], x[40:], y[40:], validation_weights=weights), options)
+    torch.testing.assert_close(weighted.best_score, repeated.best_score)
+    with pytest.raises(ValueError, match="weights have shape \\(3,\\) for 20 validation rows"):
+        fit([Run(0)], TrainingSet(x[:40], y[:40], x[40:], y[40:], validation_weights=weights[:3]), options)

@@ -50,18 +50,24 @@ def prepare(
     order = keyed_order(len(x), seed)
     train, validation = order[:n_train], order[n_train:]
     _require_variation(y[train], target_names)
-    own = None if weights is None or (weights == weights[0]).all() else weights[train] / weights[train].mean()
+    if weights is not None and (weights == weights[0]).all():
+        weights = None
+    own, stopping = (None if weights is None else weights[part] / weights[part].mean() for part in (train, validation))
     x_scaler, y_scaler = (_standardiser(values[train], own) for values in (x, y))
 
     def ready(scaler: Standardiser, values: Array) -> torch.Tensor:
         return torch.as_tensor(scaler.apply(values), dtype=torch.get_default_dtype(), device=device)
+
+    def tensor(values: Array | None) -> torch.Tensor | None:
+        return None if values is None else torch.as_tensor(values, dtype=torch.get_default_dtype(), device=device)
 
     data = TrainingSet(
         ready(x_scaler, x[train]),
         ready(y_scaler, y[train]),
         ready(x_scaler, x[validation]),
         ready(y_scaler, y[validation]),
-        None if own is None else torch.as_tensor(own, dtype=torch.get_default_dtype(), device=device),
+        tensor(own),
+        tensor(stopping),
     )
     return Prepared(data, x_scaler, y_scaler)
 

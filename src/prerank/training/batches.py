@@ -12,13 +12,14 @@ from prerank.training.fleet import Run
 
 
 class TrainingSet(NamedTuple):
-    """Standardised features and targets to train on and to stop by; `weights` (n,) of the training rows or None."""
+    """Standardised features and targets to train on and to stop by; weights (n,) of either part's rows, or None: equal."""
 
     x: Tensor
     y: Tensor
     x_validation: Tensor
     y_validation: Tensor
     weights: Tensor | None = None
+    validation_weights: Tensor | None = None
 
 
 class Batches:
@@ -32,6 +33,9 @@ class Batches:
         self.y_validation = torch.stack([item.y_validation for item in sets])
         ones = torch.ones_like(self.y[0, :, 0])
         self.weights = torch.stack([ones if item.weights is None else item.weights.to(ones) for item in sets])
+        ones = torch.ones_like(self.y_validation[0, :, 0])
+        shares = [ones if item.validation_weights is None else item.validation_weights.to(ones) for item in sets]
+        self.validation_shares = torch.stack([share / share.sum() for share in shares])
         self.n_rows = self.x.shape[1]
         self.size = min(batch_size, self.n_rows)
         self.per_epoch = -(-self.n_rows // self.size)
@@ -57,7 +61,8 @@ class Batches:
     def digest(self) -> str:
         """A hash of all numbers, so that a checkpoint is not resumed on other data of the same size."""
         hashed = hashlib.blake2b(digest_size=16)
-        for tensor in (self.x, self.y, self.x_validation, self.y_validation, self.weights):
+        parts = (self.x, self.y, self.x_validation, self.y_validation, self.weights, self.validation_shares)
+        for tensor in parts:
             hashed.update(repr(tensor.shape).encode() + tensor.cpu().contiguous().numpy().tobytes())
         return hashed.hexdigest()
 
@@ -100,10 +105,11 @@ def _refuse_bad_set(item: TrainingSet) -> None:
             raise ValueError(
                 f"{what} has NaN or infinite values in {bad} of {len(tensor)} rows; drop or fill them first"
             )
-    weights = item.weights
-    if weights is not None:
-        if weights.shape != (rows,):
-            raise ValueError(f"weights have shape {tuple(weights.shape)} for {rows} training rows; give one per row")
+    for weights, count, part in ((item.weights, rows, "training"), (item.validation_weights, validation, "validation")):
+        if weights is None:
+            continue
+        if weights.shape != (count,):
+            raise ValueError(f"weights have shape {tuple(weights.shape)} for {count} {part} rows; give one per row")
         bad = int((~weights.isfinite() | (weights < 0)).sum())
         if bad or not weights.sum() > 0:
-            raise ValueError(f"weights must be finite, not negative and not all zero; {bad} of {rows} are not")
+            raise ValueError(f"weights must be finite, not negative and not all zero; {bad} of {count} are not")

@@ -305,8 +305,9 @@ class _Loop:
                 y = batches.y_validation[:, rows][self.seed_of]
                 # the same numbers in every epoch: what differs between epochs is then the model and not its draws
                 noise = self._noise("validation", self.options.monitor.n_draws, y, torch.full_like(self.clock, start))
-                total += self.options.monitor(forecast, y, noise if noise is None else noise[self.seed_of]).sum(-1)
-        note_scores(fleet, total / n_rows, self.epoch_clock, self.options.min_improvement, self.options.patience)
+                scores = self.options.monitor(forecast, y, noise if noise is None else noise[self.seed_of])
+                total += (scores * batches.validation_shares[:, rows][self.seed_of]).sum(-1)
+        note_scores(fleet, total, self.epoch_clock, self.options.min_improvement, self.options.patience)
         self.epoch_clock.add_(1)
 
     def _let_finished_go(self) -> None:
