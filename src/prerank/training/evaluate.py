@@ -108,7 +108,8 @@ def _some_models_at_a_time(
 
 def _column(protocol: str, metric: str, value: Tensor, prerank: str | None = None, **more: object) -> dict[str, object]:
     """One metric of all models, (E,) values."""
-    return {"protocol": protocol, "metric": metric, "value": _numbers(value), "prerank": prerank, **more}
+    about = {} if prerank is None else {"prerank": prerank}
+    return {"protocol": protocol, "metric": metric, "value": _numbers(value), **about, **more}
 
 
 def _numbers(values: Tensor) -> np.ndarray:
