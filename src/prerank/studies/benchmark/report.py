@@ -241,8 +241,11 @@ def _paper_figures(
     if before["pce"].empty or after["pce"].empty:
         absent.append("before and after: it needs baselines and models of strength 10")
     else:
-        level = float(before["pce"]["null_level"].mean())
-        pictures.append(_save(before_after_figure(protocol, before, after, level), folder / "before-after", files))
+        # boxes compare like with like: datasets that have both
+        penalised_ones = set(after["pce"]["dataset"])
+        own = {metric: cells[cells["dataset"].isin(penalised_ones)] for metric, cells in before.items()}
+        level = float(own["pce"]["null_level"].mean())
+        pictures.append(_save(before_after_figure(protocol, own, after, level), folder / "before-after", files))
     if before["pce"].empty:
         absent.append("reference levels and null distributions: there is no baseline")
     else:
