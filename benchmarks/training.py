@@ -17,6 +17,7 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 
 from prerank.calibration import paper_preranks
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
+from prerank.training.progress import Stopwatch
 
 BATCH, DRAWS, FEATURES, COMPONENTS = 256, 100, 10, 5
 STRENGTHS = (0.01, 0.1, 1.0, 5.0, 10.0)
@@ -31,22 +32,9 @@ def make_set(n_targets: int, device: str, rows: int = 4 * BATCH) -> TrainingSet:
     return TrainingSet(x[:rows], y[:rows], x[rows:], y[rows:])
 
 
-class Watch:
-    """Progress that only notes the time; the loop reads the fleet before it reports, so the device has caught up."""
-
-    def start(self, n_models: int, max_epochs: int) -> None:
-        self.times: list[float] = []
-
-    def advance(self, epoch: int, n_active: int, best_score: Tensor) -> None:
-        self.times.append(time.perf_counter())
-
-    def stop(self) -> None:
-        pass
-
-
 def milliseconds_per_step(runs: list[Run], data: TrainingSet, epochs: int) -> float:
     """Median time of an epoch after the first (which warms up and captures), over its steps; validation included."""
-    watch = Watch()
+    watch = Stopwatch()
     fit(runs, data, FitOptions(max_epochs=epochs + 1, patience=10**6), watch)
     taken = sorted(b - a for a, b in pairwise(watch.times))
     return 1000 * taken[len(taken) // 2] / (len(data.x) // BATCH)

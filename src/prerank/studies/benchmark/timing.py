@@ -1,17 +1,16 @@
 """Timing runs: what a training step costs by pre-rank, with 100 draws and with 1,000."""
 
-import time
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from prerank.studies.benchmark.plan import PRERANKS, PUBLISHED_STRENGTH, Grid, Model, penalty_of, preranks_of
 from prerank.studies.benchmark.work import Settings, prepare
 from prerank.training import FitOptions, Run, fit
 from prerank.training.evaluate import EXACT
+from prerank.training.progress import Stopwatch
 
 TIMED_DATASETS = ("households", "bio")
 NON_LINEAR = ("scale", "dependency", "HDR", "copula")
@@ -43,19 +42,6 @@ def timings_of(grid: Grid, n_targets: dict[str, int]) -> list[Timing]:
     ]
 
 
-class _Watch:
-    """Progress that only notes the time; the loop reads the fleet before it reports, so the device has caught up."""
-
-    def start(self, n_models: int, max_epochs: int) -> None:
-        self.times: list[float] = []
-
-    def advance(self, epoch: int, n_active: int, best_score: Tensor) -> None:
-        self.times.append(time.perf_counter())
-
-    def stop(self) -> None:
-        pass
-
-
 def time_steps(timing: Timing, settings: Settings) -> dict[str, Any]:
     """Milliseconds of a step of the whole fleet: the quickest of two epochs after the first, which warms up."""
     data = prepare(timing.dataset, timing.seeds, settings)
@@ -67,7 +53,7 @@ def time_steps(timing: Timing, settings: Settings) -> dict[str, Any]:
     few = {seed: part._replace(x=part.x[rows], y=part.y[rows]) for seed, part in data.train.items()}
     model = Model(EXACT, timing.prerank, PUBLISHED_STRENGTH, 0)
     penalty = penalty_of(model, data.test.y.shape[-1], timing.n_draws)
-    watch = _Watch()
+    watch = Stopwatch()
     runs = [Run(seed, penalty, PUBLISHED_STRENGTH) for seed in timing.seeds]
     fit(runs, few, FitOptions(batch_size=batch, max_epochs=3, patience=10**6), watch)
     taken = min(later - earlier for earlier, later in pairwise(watch.times))
