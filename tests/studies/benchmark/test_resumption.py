@@ -137,6 +137,7 @@ def test_a_cluster_of_its_own_reports_what_fails_in_a_worker(tmp_path, monkeypat
 
 def test_a_scheduler_that_does_not_answer_is_refused(tmp_path):
     import dask
+    import distributed  # noqa: F401 - first: imported inside the block, all its settings would leave with this one
 
     options = ["--executor", "dask", "--scheduler", "tcp://127.0.0.1:9", "--out", str(tmp_path)]
     with dask.config.set({"distributed.comm.timeouts.connect": "200ms"}):
