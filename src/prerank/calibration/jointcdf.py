@@ -45,7 +45,7 @@ class _LogJointCDF(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, points: Tensor, draws: Tensor, weights: Tensor) -> Tensor:
-        if _has_kernel(points, draws):
+        if has_kernel(points, draws):
             from prerank.calibration.jointcdf_kernel import forward
 
             points, draws, weights = points.contiguous(), draws.contiguous(), weights.contiguous()
@@ -54,7 +54,7 @@ class _LogJointCDF(torch.autograd.Function):
             return result
         result = torch.empty(points.shape[:2], dtype=points.dtype, device=points.device)
         columns = points.movedim(-1, 0).contiguous(), draws.movedim(-1, 0).contiguous()
-        for cases in _cases(points, draws):
+        for cases in cases_at_once(points, draws):
             exponent = _shortfall(columns[0][:, cases], columns[1][:, cases]).mul_(-0.5)
             exponent += weights[cases].log()[:, None, :]
             result[cases] = torch.logsumexp(exponent, -1)
@@ -64,14 +64,14 @@ class _LogJointCDF(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         points, draws, weights, result = ctx.saved_tensors
-        if _has_kernel(points, draws):
+        if has_kernel(points, draws):
             from prerank.calibration.jointcdf_kernel import backward
 
             return backward(points, draws, weights, result, gradient.contiguous())
         columns = points.movedim(-1, 0).contiguous(), draws.movedim(-1, 0).contiguous()
         for_points, for_draws = torch.empty_like(columns[0]), torch.empty_like(columns[1])
         for_weights = torch.empty_like(weights)
-        for cases in _cases(points, draws):
+        for cases in cases_at_once(points, draws):
             p, r = columns[0][:, cases], columns[1][:, cases]
             # dlogF/dw = exp(-shortfall / 2) / F; multiplied by w it is each draw's share of F
             pull = _shortfall(p, r).mul_(-0.5).sub_(result[cases][:, :, None]).exp_().mul_(gradient[cases][:, :, None])
@@ -84,11 +84,12 @@ class _LogJointCDF(torch.autograd.Function):
         return for_points.movedim(0, -1), for_draws.movedim(0, -1), for_weights
 
 
-def _has_kernel(points: Tensor, draws: Tensor) -> bool:
+def has_kernel(points: Tensor, draws: Tensor) -> bool:
     """Whether a fused kernel can do it: on a GPU, in single precision, with draws that fit a block."""
     on_gpu = points.device.type == "cuda" and points.dtype == torch.float32
     return on_gpu and draws.shape[1] <= 256 and find_spec("triton") is not None
 
 
-def _cases(points: Tensor, draws: Tensor) -> list[slice]:
+def cases_at_once(points: Tensor, draws: Tensor) -> list[slice]:
+    """Slices of cases whose pairs of points and draws stay small."""
     return chunks(len(points), points.shape[1] * draws.shape[1], points.device)

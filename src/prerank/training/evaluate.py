@@ -22,10 +22,9 @@ from prerank.calibration import (
 from prerank.calibration.interval import pce_intervals
 from prerank.forecast import GaussianMixture
 from prerank.scores import Fair, TwoSets, energy_score
-from prerank.training.published import published_null_level, published_pce
+from prerank.training.published import BATCH, batch_sizes, published_null_level, published_pce
 
 EXACT, AS_PUBLISHED = "exact", "as published"
-_BATCH = 256
 
 
 def evaluate(
@@ -134,8 +133,8 @@ def _exact(
         tested = {} if test is None else _tested(test, g, values, seed)
         plain = {"null_level": pce_null(y.shape[-2]).mean, "corrected": _numbers(_corrected(values))}
         yield _column(EXACT, "pce", pce(values).mean(-1), prerank.name, **(plain | tested))
-        null = [pce_null(len(part)).mean for part in values[0].split(_BATCH)]
-        per_batch = torch.stack([pce(part).mean(-1) for part in values.split(_BATCH, -2)]).mean(0)
+        null = [pce_null(size).mean for size in batch_sizes(y.shape[-2])]
+        per_batch = torch.stack([pce(part).mean(-1) for part in values.split(BATCH, -2)]).mean(0)
         yield _column(EXACT, "pce per 256", per_batch, prerank.name, null_level=sum(null) / len(null))
 
 

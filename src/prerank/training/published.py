@@ -34,7 +34,8 @@ from prerank.training.penalty import Noise, Shapes, Sizes, listed, require_sound
 from prerank.training.softcdf import soft_joint_cdf
 
 _SHARPNESS = 100.0
-_BATCH = 256
+BATCH = 256
+"""Cases of a minibatch, in training and in the published test PCE."""
 
 
 def soft_draws(law: GaussianMixture, noise: Tensor) -> Tensor:
@@ -170,8 +171,8 @@ def published_pits(
 ) -> Iterator[list[Tensor]]:
     """The published test PITs, minibatch by minibatch of 256: one tensor (..., B, K) per pre-rank."""
     n_cases = y.shape[-2]
-    for number, start in enumerate(range(0, n_cases, _BATCH)):
-        cases = slice(start, min(start + _BATCH, n_cases))
+    for number, start in enumerate(range(0, n_cases, BATCH)):
+        cases = slice(start, min(start + BATCH, n_cases))
         law, observed = forecast.select(cases), y[..., cases, :]
         shape = (observed.shape[-2], n_draws, law.n_components, law.n_targets + 1)
         copula = any(isinstance(item, Copula) for item in preranks)
@@ -183,8 +184,13 @@ def published_pits(
 
 def published_null_level(n_cases: int) -> float:
     """What `published_pce` gives a forecast whose PITs are exactly uniform: a mean over batches of 256 and a small last."""
-    sizes = [min(_BATCH, n_cases - start) for start in range(0, n_cases, _BATCH)]
+    sizes = batch_sizes(n_cases)
     return sum(pce_null(size, levels=inclusive_levels()).mean for size in sizes) / len(sizes)
+
+
+def batch_sizes(n_cases: int) -> list[int]:
+    """Cases of each minibatch: 256, and a smaller last one."""
+    return [min(BATCH, n_cases - start) for start in range(0, n_cases, BATCH)]
 
 
 def _keyed_noise(shapes: Shapes, like: Tensor, seed: int, step: int) -> Noise:

@@ -5,14 +5,13 @@ $$G(t) = \frac1R \sum_r \prod_d \sigma\big(s\,(t_d - \hat Y_{r,d})\big)$$
 Left to autograd, every target would keep a tensor of all pairs for the backward pass; here the pairs are made again.
 """
 
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from prerank.calibration.projection import chunks
+from prerank.calibration.jointcdf import cases_at_once, has_kernel
 
 
 def soft_joint_cdf(points: Tensor, draws: Tensor, sharpness: float) -> Tensor:
@@ -31,21 +30,21 @@ class _SoftJointCDF(torch.autograd.Function):
     def forward(ctx: FunctionCtx, points: Tensor, draws: Tensor) -> Tensor:
         points, draws = points.contiguous(), draws.contiguous()
         ctx.save_for_backward(points, draws)
-        if _has_kernel(points, draws):
+        if has_kernel(points, draws):
             from prerank.training.softcdf_kernel import forward
 
             return forward(points, draws)
-        return torch.cat([_products(points[c], draws[c]).mean(-1) for c in _cases(points, draws)])
+        return torch.cat([_products(points[c], draws[c]).mean(-1) for c in cases_at_once(points, draws)])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         points, draws = ctx.saved_tensors
-        if _has_kernel(points, draws):
+        if has_kernel(points, draws):
             from prerank.training.softcdf_kernel import backward
 
             return backward(points, draws, gradient.contiguous())
         for_points, for_draws = torch.empty_like(points), torch.empty_like(draws)
-        for cases in _cases(points, draws):
+        for cases in cases_at_once(points, draws):
             pull = _products(points[cases], draws[cases]) * (gradient[cases][:, :, None] / draws.shape[1])
             for d in range(points.shape[-1]):
                 moved = _difference(points[cases], draws[cases], d).neg_().sigmoid_().mul_(pull)
@@ -64,13 +63,3 @@ def _products(points: Tensor, draws: Tensor) -> Tensor:
     for d in range(1, points.shape[-1]):
         product *= _difference(points, draws, d).sigmoid_()
     return product
-
-
-def _has_kernel(points: Tensor, draws: Tensor) -> bool:
-    """Whether a fused kernel can do it: on a GPU, in single precision, with draws that fit a block."""
-    on_gpu = points.device.type == "cuda" and points.dtype == torch.float32
-    return on_gpu and draws.shape[1] <= 256 and find_spec("triton") is not None
-
-
-def _cases(points: Tensor, draws: Tensor) -> list[slice]:
-    return chunks(len(points), points.shape[1] * draws.shape[1], points.device)

@@ -8,8 +8,8 @@ from prerank.calibration import PCENull, inclusive_levels, pce_null
 from prerank.randomness import numpy_generator
 from prerank.studies.benchmark.summaries import Protocol
 from prerank.training.evaluate import EXACT
+from prerank.training.published import batch_sizes, published_null_level
 
-_BATCH = 256
 _REPLICATES = 20_000
 
 
@@ -31,10 +31,8 @@ def published_null(n_cases: int) -> PCENull:
     """
     levels = inclusive_levels()
     generator = numpy_generator(0, "published null", n_cases)
-    sizes = [min(_BATCH, n_cases - start) for start in range(0, n_cases, _BATCH)]
-    total, mean = np.zeros(_REPLICATES), 0.0
+    sizes = batch_sizes(n_cases)
+    total = np.zeros(_REPLICATES)
     for size in sizes:
-        batch = pce_null(size, levels=levels)
-        total += generator.choice(batch.sample, _REPLICATES)
-        mean += batch.mean
-    return PCENull(mean / len(sizes), lambda: np.sort(total / len(sizes)))
+        total += generator.choice(pce_null(size, levels=levels).sample, _REPLICATES)
+    return PCENull(published_null_level(n_cases), lambda: np.sort(total / len(sizes)))

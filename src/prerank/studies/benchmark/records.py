@@ -178,6 +178,14 @@ def _read_json(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def read_failures(folder: Path) -> dict[str, str]:
+    """The fleets of a results folder that failed, with their errors."""
+    return {
+        path.stem: str(_read_json(path).get("error", "no reason recorded"))
+        for path in sorted(folder.glob("failures/*.json"))
+    }
+
+
 def compact(folder: Path, target: Path) -> list[Path]:
     """Join all results into five Parquet files under `target`/records, small enough to keep."""
     written = []

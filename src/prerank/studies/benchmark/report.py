@@ -1,6 +1,5 @@
 """The report of a benchmark: every table and figure of the paper, in both protocols, from its records."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from prerank.studies.benchmark.findings import model_minutes, overstated
 from prerank.studies.benchmark.nulls import statistic_null
 from prerank.studies.benchmark.paper_values import paper_table
 from prerank.studies.benchmark.plan import NONE, PRERANKS
-from prerank.studies.benchmark.records import Results, read_results
+from prerank.studies.benchmark.records import Results, read_failures, read_results
 from prerank.studies.benchmark.report_text import Section, index_page, must_know, summary_page
 from prerank.studies.benchmark.summaries import (
     EXACT_PROTOCOL,
@@ -81,14 +80,6 @@ def report(folder: Path, out: Path | None = None) -> list[Path]:
     A results folder without a finished fleet is refused. What was not run is said where it would stand.
     """
     return write_report(read_results(folder), out or folder / "report", read_failures(folder))
-
-
-def read_failures(folder: Path) -> dict[str, str]:
-    """The fleets of a results folder that failed, with their errors."""
-    found = {}
-    for path in sorted(folder.glob("failures/*.json")):
-        found[path.stem] = str(json.loads(path.read_text(encoding="utf-8")).get("error", "no reason recorded"))
-    return found
 
 
 def write_report(results: Results, out: Path, failures: Mapping[str, str] | None = None) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from prerank.data import PAPER_DATASETS
+from prerank.data import PAPER_DATASETS, Card
 from prerank.studies.benchmark.plan import NONE, PRERANKS, PUBLISHED_STRENGTH
 from prerank.studies.benchmark.records import Results
 from prerank.training.evaluate import AS_PUBLISHED, EXACT
@@ -52,7 +52,7 @@ def datasets_at_hand(results: Results) -> pd.DataFrame:
 
 def is_exact(status: str) -> bool:
     """Whether a dataset has the very values that the paper used."""
-    return status.startswith("exact")
+    return Card(name="", status=status).is_exact
 
 
 def says_scale(results: Results, dataset: str, prerank: str, evaluation: str) -> bool:

@@ -157,16 +157,13 @@ def cross_table(results: Results, cells: pd.DataFrame, evaluation: str) -> TextT
     at_hand = datasets_at_hand(results)
     rows = []
     lines = {NONE: "baseline", EXACT: "trained exactly", AS_PUBLISHED: "trained as published"}
+    judged = cells[cells["evaluation"] == evaluation]
+    own = {training: _by_cell(judged[judged["training"] == training]) for training in lines}
     for dataset in at_hand.index:
         for training, line in lines.items():
-            chosen = cells[(cells["training"] == training) & (cells["evaluation"] == evaluation)]
+            protocol = Protocol(training, evaluation)
             entries = tuple(
-                Entry(
-                    _own_text(
-                        results, Protocol(training, evaluation), _by_cell(chosen), dataset, name, with_error(3), 0
-                    )
-                )
-                for name in PRERANKS
+                Entry(_own_text(results, protocol, own[training], dataset, name, with_error(3), 0)) for name in PRERANKS
             )
             rows.append(Row(f"{_label(at_hand, dataset)}, {line}", entries))
     notes = [

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from prerank.studies.benchmark.plan import PRERANKS, PUBLISHED_STRENGTH, Grid, Model, penalty_of, preranks_of
-from prerank.studies.benchmark.work import Settings, prepare
+from prerank.studies.benchmark.work import Settings, device_name, prepare
 from prerank.training import FitOptions, Run, fit
 from prerank.training.evaluate import EXACT
 from prerank.training.progress import Stopwatch
@@ -65,5 +65,5 @@ def time_steps(timing: Timing, settings: Settings) -> dict[str, Any]:
         "n_models": len(runs),
         "n_steps": n_batches,
         "ms_per_step": 1000 * taken / n_batches,
-        "device": torch.cuda.get_device_name(settings.device) if on_gpu else "cpu",
+        "device": device_name(settings.device),
     }

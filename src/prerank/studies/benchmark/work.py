@@ -114,39 +114,45 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
         "seconds": fitted.seconds,
         "ms_per_step": 1000 * fitted.seconds / max(1, fitted.steps),
         "peak_bytes": torch.cuda.max_memory_allocated(settings.device) if on_gpu else 0,
-        "device": torch.cuda.get_device_name(settings.device) if on_gpu else "cpu",
+        "device": device_name(settings.device),
         "dataset_status": data.status,
     }
-    models = _models(fleet, fitted, batches, options.patience)
     records, errors = _judge(fleet, fitted, data, settings)
-    models["error"] = [own or errors.get(place, "") for place, own in enumerate(models["error"])]
+    models = _models(fleet, fitted, batches, options.patience, errors)
     return FleetResult(about, models, records, _curves(fleet, fitted, data, settings, set(errors)))
 
 
-def _models(fleet: Fleet, fitted: FittedFleet, batches: int, patience: int) -> pd.DataFrame:
-    """What became of each model; one that never had a finite validation score is an error."""
+def device_name(device: str) -> str:
+    """What a device is called in the records."""
+    return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else "cpu"
+
+
+def _models(fleet: Fleet, fitted: FittedFleet, batches: int, patience: int, errors: dict[int, str]) -> pd.DataFrame:
+    """What became of each model; `errors` by place."""
     frame = pd.DataFrame([vars(model) for model in fleet.models]).assign(dataset=fleet.dataset)
     best = fitted.best_epoch.cpu().numpy()
-    scores = fitted.best_score.double().cpu().numpy()
-    lost = ~fitted.best_score.isfinite().cpu().numpy()
     return frame.assign(
         best_epoch=best,
-        best_score=scores,
+        best_score=fitted.best_score.double().cpu().numpy(),
         steps=((best + 1 + patience) * batches).clip(max=fitted.steps),
         diverged=fitted.diverged.cpu().numpy(),
-        error=["the loss was not finite before the first epoch had ended" if bad else "" for bad in lost],
+        error=[errors.get(place, "") for place in range(len(frame))],
     )
 
 
 def _judge(
     fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings
 ) -> tuple[pd.DataFrame, dict[int, str]]:
-    """Every number of every model, and the errors of those that could not be judged, by their place."""
+    """Every number of every model, and the errors of those that have none, by their place.
+
+    A model that never had a finite validation score is one of these.
+    """
     n_targets = data.test.y.shape[-1]
     exact, published = (list(preranks_of(n_targets, protocol).values()) for protocol in (EXACT, AS_PUBLISHED))
-    sound = [place for place, score in enumerate(fitted.best_score.tolist()) if score == score and abs(score) < 1e300]
+    lost = (~fitted.best_score.isfinite()).nonzero()[:, 0].tolist()
+    errors = dict.fromkeys(lost, "the loss was not finite before the first epoch had ended")
+    sound = [place for place in range(len(fleet.models)) if place not in errors]
     parts: list[pd.DataFrame] = []
-    errors: dict[int, str] = {}
 
     def judge(places: list[int]) -> None:
         found = []
@@ -238,7 +244,7 @@ def _curves(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Setting
     frames = []
     for place, model in enumerate(fleet.models):
         own = model.penalty == NONE or model.strength == PUBLISHED_STRENGTH
-        if not own or place in failed or not bool(fitted.best_score[place].isfinite()):
+        if not own or place in failed:
             continue
         law, y = _forecast(fleet, fitted, data.seeds, data.test, [place])
         for protocol in (EXACT, AS_PUBLISHED):
@@ -259,10 +265,9 @@ def _curves_of(model: Model, law: GaussianMixture, y: Tensor, protocol: str, set
         groups, values = list(pit.groups), pit.values[0]
     else:
         levels = inclusive_levels(_LEVELS)
-        batches = [torch.cat(part, -1)[0] for part in published_pits(chosen, law, y, settings.n_draws)]
-        widths = {"marginal": y.shape[-1], "PCA": y.shape[-1]}
-        groups = [item.name for item in chosen for _ in range(widths.get(item.name, 1))]
-        values = torch.cat(batches)
+        batches = list(published_pits(chosen, law, y, settings.n_draws))
+        groups = [item.name for item, pit in zip(chosen, batches[0], strict=True) for _ in range(pit.shape[-1])]
+        values = torch.cat([torch.cat(part, -1)[0] for part in batches])
     frequency = reliability_curve(values.double(), levels=levels).frequency.cpu().numpy()
     number = [groups[:k].count(name) + 1 for k, name in enumerate(groups)]
     return [
