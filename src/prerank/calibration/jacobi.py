@@ -5,22 +5,17 @@ batched version is slow for the thousands of small matrices that a fleet asks fo
 disjoint pairs of axes at once (a round-robin schedule), which is three small matrix products per round.
 """
 
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
+
+from prerank.gpu import has_kernels
 
 LARGEST = 16  # beyond, the library routine is faster
 
 
 def available(matrix: Tensor) -> bool:
     """Whether the kernel can take this matrix: on a GPU, single precision, small, and Triton installed."""
-    return (
-        matrix.device.type == "cuda"
-        and matrix.dtype == torch.float32
-        and matrix.shape[-1] <= LARGEST
-        and find_spec("triton") is not None
-    )
+    return has_kernels(matrix) and matrix.shape[-1] <= LARGEST
 
 
 def eigenvectors(matrix: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ with Scott's bandwidths h (detached). It needs no transcendental function per pa
 its logarithm keeps points apart where the CDF itself rounds to zero.
 """
 
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from prerank.calibration.projection import chunks
+from prerank.gpu import has_kernels
 
 
 def smooth_log_joint_cdf(points: Tensor, draws: Tensor, weights: Tensor, bandwidth: Tensor) -> Tensor:
@@ -86,8 +86,7 @@ class _LogJointCDF(torch.autograd.Function):
 
 def has_kernel(points: Tensor, draws: Tensor) -> bool:
     """Whether a fused kernel can do it: on a GPU, in single precision, with draws that fit a block."""
-    on_gpu = points.device.type == "cuda" and points.dtype == torch.float32
-    return on_gpu and draws.shape[1] <= 256 and find_spec("triton") is not None
+    return has_kernels(points) and draws.shape[1] <= 256
 
 
 def cases_at_once(points: Tensor, draws: Tensor) -> list[slice]:

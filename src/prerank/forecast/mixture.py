@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from prerank.forecast.ensemble import Ensemble
+from prerank.gpu import has_kernels
 from prerank.randomness import case_keys, normal, uniform
 
 
@@ -222,8 +222,7 @@ class GaussianMixture(Distribution):
     @property
     def has_kernel(self) -> bool:
         """Whether fused kernels can do it: on a GPU, in single precision, with few targets."""
-        on_gpu = self.loc.device.type == "cuda" and self.loc.dtype == torch.float32
-        return on_gpu and len(self.batch_shape) > 0 and self.n_targets <= 32 and find_spec("triton") is not None
+        return has_kernels(self.loc) and len(self.batch_shape) > 0 and self.n_targets <= 32
 
 
 def allocate(weights: Tensor, total: int, at_least: int) -> Tensor:
