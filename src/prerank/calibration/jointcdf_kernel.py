@@ -1,7 +1,8 @@
 """The Triton kernels behind `prerank.calibration.jointcdf`; imported only where there is a GPU.
 
-One program holds a block of points of a case against all its draws: the pairs live in registers, target after target,
-and nothing of size (P, R) ever reaches memory.
+One program holds a block of points of a case against all its draws, or a block of draws against all points: the pairs live
+in registers, target after target, and nothing of size (P, R) ever reaches memory. The backward pass makes the pairs twice,
+once for the points and once for the draws, because a sum along the other axis would have to leave a warp.
 """
 
 import torch
@@ -9,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_POINTS = 32  # points of a block
+ROWS = 16  # points, or draws, of a block
 
 
 @triton.jit
@@ -37,43 +38,59 @@ def _forward(points, draws, log_weights, result, P, R, D: tl.constexpr, BP: tl.c
 
 
 @triton.jit
-def _backward(
-    points, draws, weights, result, gradient, for_points, for_draws, for_weights,
-    P, R, D: tl.constexpr, BP: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
+def _backward_points(
+    points, draws, weights, result, gradient, for_points,
+    P, R, D: tl.constexpr, BP: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
-    # one program goes through all blocks of a case: it alone adds to the gradients of the case's draws
     case = tl.program_id(0).to(tl.int64)
+    p = tl.program_id(1) * BP + tl.arange(0, BP)
     r = tl.arange(0, BR)
-    row = tl.arange(0, BD)[:, None]
+    shortfall = _shortfall(points, draws, case, p, r, P, R, D, BP, BR)
     w = tl.load(weights + case * R + r, mask=r < R, other=0.0)
-    of_weights = tl.zeros((BR,), dtype=tl.float32)
-    of_draws = tl.zeros((BD, BR), dtype=tl.float32)
-    for start in range(0, P, BP):
-        p = start + tl.arange(0, BP)
-        shortfall = _shortfall(points, draws, case, p, r, P, R, D, BP, BR)
-        log_f = tl.load(result + case * P + p, mask=p < P, other=0.0)
-        g = tl.load(gradient + case * P + p, mask=p < P, other=0.0)
-        pull = tl.exp(-0.5 * shortfall - log_f[:, None]) * g[:, None]
-        pull = tl.where((p < P)[:, None] & (r < R)[None, :], pull, 0.0)
-        of_weights += tl.sum(pull, 0)
-        pull = pull * w[None, :]
-        for d in tl.static_range(D):
-            y = tl.load(points + (case * P + p) * D + d, mask=p < P, other=0.0)
-            x = tl.load(draws + (case * R + r) * D + d, mask=r < R, other=0.0)
-            moved = tl.maximum(x[None, :] - y[:, None], 0.0) * pull
-            tl.store(for_points + (case * P + p) * D + d, tl.sum(moved, 1), mask=p < P)
-            of_draws -= tl.where(row == d, tl.sum(moved, 0)[None, :], 0.0)
-    tl.store(for_weights + case * R + r, of_weights, mask=r < R)
-    tl.store(for_draws + (case * R + r[None, :]) * D + row, of_draws, mask=(r < R)[None, :] & (row < D))
+    log_f = tl.load(result + case * P + p, mask=p < P, other=0.0)
+    g = tl.load(gradient + case * P + p, mask=p < P, other=0.0)
+    pull = tl.exp(-0.5 * shortfall - log_f[:, None]) * (g[:, None] * w[None, :])
+    for d in tl.static_range(D):
+        y = tl.load(points + (case * P + p) * D + d, mask=p < P, other=0.0)
+        x = tl.load(draws + (case * R + r) * D + d, mask=r < R, other=0.0)
+        moved = tl.maximum(x[None, :] - y[:, None], 0.0) * tl.where((r < R)[None, :], pull, 0.0)
+        tl.store(for_points + (case * P + p) * D + d, tl.sum(moved, 1), mask=p < P)
+
+
+@triton.jit
+def _backward_draws(
+    points, draws, weights, result, gradient, for_draws, for_weights,
+    P, R, D: tl.constexpr, BP: tl.constexpr, BR: tl.constexpr,
+):  # fmt: skip
+    case = tl.program_id(0).to(tl.int64)
+    p = tl.arange(0, BP)
+    r = tl.program_id(1) * BR + tl.arange(0, BR)
+    shortfall = tl.zeros((BR, BP), dtype=tl.float32)
+    for d in tl.static_range(D):
+        y = tl.load(points + (case * P + p) * D + d, mask=p < P, other=0.0)
+        x = tl.load(draws + (case * R + r) * D + d, mask=r < R, other=0.0)
+        excess = tl.maximum(x[:, None] - y[None, :], 0.0)
+        shortfall += excess * excess
+    log_f = tl.load(result + case * P + p, mask=p < P, other=0.0)
+    g = tl.load(gradient + case * P + p, mask=p < P, other=0.0)
+    pull = tl.where((p < P)[None, :], tl.exp(-0.5 * shortfall - log_f[None, :]) * g[None, :], 0.0)
+    tl.store(for_weights + case * R + r, tl.sum(pull, 1), mask=r < R)
+    w = tl.load(weights + case * R + r, mask=r < R, other=0.0)
+    for d in tl.static_range(D):
+        y = tl.load(points + (case * P + p) * D + d, mask=p < P, other=0.0)
+        x = tl.load(draws + (case * R + r) * D + d, mask=r < R, other=0.0)
+        moved = tl.maximum(x[:, None] - y[None, :], 0.0) * pull
+        tl.store(for_draws + (case * R + r) * D + d, -w * tl.sum(moved, 1), mask=r < R)
 
 
 def forward(points: Tensor, draws: Tensor, weights: Tensor) -> Tensor:
     """log F (n, P) of points (n, P, D) under draws (n, R, D) with weights (n, R)."""
     (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
     result = torch.empty(count, n_points, device=points.device)
-    block = max(16, triton.next_power_of_2(n_draws))
-    grid = (count, triton.cdiv(n_points, _POINTS))
-    _forward[grid](points, draws, weights.log(), result, n_points, n_draws, n_targets, _POINTS, block, num_warps=4)
+    grid = (count, triton.cdiv(n_points, ROWS))
+    _forward[grid](
+        points, draws, weights.log(), result, n_points, n_draws, n_targets, ROWS, width(n_draws), num_warps=2
+    )  # fmt: skip
     return result
 
 
@@ -83,8 +100,17 @@ def backward(
     """Gradients for points, draws and weights."""
     (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
     for_points, for_draws, for_weights = (torch.empty_like(part) for part in (points, draws, weights))
-    _backward[(count,)](
-        points, draws, weights, result, gradient, for_points, for_draws, for_weights, n_points, n_draws, n_targets,
-        _POINTS, max(16, triton.next_power_of_2(n_draws)), triton.next_power_of_2(n_targets), num_warps=4,
-    )  # fmt: skip
+    given = points, draws, weights, result, gradient
+    sizes = n_points, n_draws, n_targets
+    _backward_points[(count, triton.cdiv(n_points, ROWS))](
+        *given, for_points, *sizes, ROWS, width(n_draws), num_warps=2
+    )
+    _backward_draws[(count, triton.cdiv(n_draws, ROWS))](
+        *given, for_draws, for_weights, *sizes, width(n_points), ROWS, num_warps=2
+    )
     return for_points, for_draws, for_weights
+
+
+def width(count: int) -> int:
+    """Columns of a block that holds all of them: a power of two."""
+    return max(16, triton.next_power_of_2(count))

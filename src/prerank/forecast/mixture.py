@@ -94,6 +94,12 @@ class GaussianMixture(Distribution):
         if extra < 0:  # one set of values for several models, as torch's own distributions take it
             value, extra = value.expand(*self.batch_shape, value.shape[-1]), 0
         if extra == 0:
+            if self.has_kernel and not value.requires_grad:
+                from prerank.forecast.density_kernel import LogProb
+
+                return LogProb.apply(*self._flat(value, self.loc, self.scale_tril, self.logits)).reshape(
+                    value.shape[:-1]
+                )
             return self.log_density(value[..., None, :])[..., 0]
         sample_shape = value.shape[:extra]
         points = value.reshape(-1, *value.shape[extra:]).movedim(0, -2)
@@ -102,10 +108,10 @@ class GaussianMixture(Distribution):
     def log_density(self, points: Tensor) -> Tensor:
         """Log density of P points per case: (..., N, P, D) -> (..., N, P)."""
         if self.has_kernel and points.shape[-2] >= 16:  # fewer points would leave most of a block idle
-            from prerank.forecast.mixture_kernel import LogDensity
+            from prerank.forecast.density_kernel import LogDensity
 
             points = points.expand(*self.batch_shape, *points.shape[-2:])
-            flat = (tensor.flatten(0, len(self.batch_shape) - 1).contiguous() for tensor in (points, *self._parts()))
+            flat = self._flat(points, self.loc, self.scale_tril, self.log_weights)
             return LogDensity.apply(*flat).reshape(points.shape[:-1])
         centred = (points[..., None, :, :] - self.loc[..., :, None, :]).mT
         whitened = torch.linalg.solve_triangular(self.scale_tril, centred, upper=False)
@@ -128,6 +134,19 @@ class GaussianMixture(Distribution):
         standardised = (values[..., None, :, :] - loc[..., :, None, :]) / scale[..., :, None, :]
         # weights sum to one up to rounding, so the sum may exceed one by as much
         return (self.weights[..., :, None, None] * torch.special.ndtr(standardised)).sum(-3).clamp(0.0, 1.0)
+
+    def pit_along(self, directions: Tensor, y: Tensor) -> Tensor:
+        """CDF of $u^\top Y$ at $u^\top y$: directions (..., N or 1, D, K), y (..., N, D) -> (..., N, K)."""
+        if self.has_kernel and not directions.requires_grad and not y.requires_grad:
+            from prerank.forecast.along_kernel import CDFAlong
+
+            shape = directions.shape[-2:]
+            if directions[..., 0, 0].numel() > 1:
+                directions = directions.expand(*self.batch_shape, *shape)
+            flat = self._flat(y.expand(*self.batch_shape, -1), self.loc, self.scale_tril, self.logits)
+            result = CDFAlong.apply(*flat, directions.reshape(-1, *shape).contiguous())
+            return result.reshape(*self.batch_shape, shape[-1])
+        return self.cdf_along(directions, (y[..., :, None] * directions).sum(-2)[..., None, :])[..., 0, :]
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Equally weighted draws from torch's global generator, sample axes first, as torch has it."""
@@ -180,11 +199,17 @@ class GaussianMixture(Distribution):
                 f"{n_draws} draws are too few for {self.n_components} components with at least {at_least} each; "
                 f"ask for {self.n_components * at_least} or more"
             )
-        weights = self.weights
-        counts = allocate(weights.detach(), n_draws, at_least)
-        position = torch.arange(n_draws, device=counts.device)
-        choice = (position[:, None] >= counts.cumsum(-1)[..., None, :-1]).sum(-1)
-        share = (weights / counts).gather(-1, choice)
+        if self.has_kernel and n_draws <= 256 and self.n_components <= 16:
+            from prerank.forecast.allocation_kernel import Allocation
+
+            flat = Allocation.apply(self.logits.flatten(0, -2).contiguous(), n_draws, at_least)
+            share, choice = (part.reshape(*self.batch_shape, n_draws) for part in flat)
+        else:
+            weights = self.weights
+            counts = allocate(weights.detach(), n_draws, at_least)
+            position = torch.arange(n_draws, device=counts.device)
+            choice = (position[:, None] >= counts.cumsum(-1)[..., None, :-1]).sum(-1)
+            share = (weights / counts).gather(-1, choice)
         return [Ensemble(self._combine(choice, noise), share) for noise in noises]
 
     def _noise(self, count: int, seed: int, stream: str, case_ids: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -202,13 +227,9 @@ class GaussianMixture(Distribution):
     def _combine(self, choice: Tensor, noise: Tensor) -> Tensor:
         """mu_c + L_c eps with c = choice (..., N, M), eps = noise (..., N, M, D)."""
         if self.has_kernel and choice.shape[-1] <= 256:
-            from prerank.forecast.mixture_kernel import Draw
+            from prerank.forecast.draw_kernel import Draw
 
-            flat = (
-                tensor.flatten(0, len(self.batch_shape) - 1).contiguous()
-                for tensor in (self.loc, self.scale_tril, choice, noise)
-            )
-            return Draw.apply(*flat).reshape(noise.shape)
+            return Draw.apply(*self._flat(self.loc, self.scale_tril, choice, noise)).reshape(noise.shape)
         points = torch.zeros_like(noise)
         # One product per component instead of gathering (N, M, D, D) factors: C times the arithmetic, 1/D the memory.
         for c in range(self.n_components):
@@ -216,8 +237,9 @@ class GaussianMixture(Distribution):
             points = torch.where((choice == c)[..., None], drawn, points)
         return points
 
-    def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.loc, self.scale_tril, self.log_weights
+    def _flat(self, *parts: Tensor) -> list[Tensor]:
+        """Tensors with all cases on one axis, as the kernels take them."""
+        return [part.flatten(0, len(self.batch_shape) - 1).contiguous() for part in parts]
 
     @property
     def has_kernel(self) -> bool:

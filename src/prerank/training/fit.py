@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,13 +24,14 @@ from prerank.training.fleet import (
     Penalty,
     Run,
     adam,
+    all_finite,
     bounded_forecast_of,
     forecast_of,
     new_fleet,
     note_scores,
 )
 from prerank.training.objective import NegativeLogLikelihood, Score
-from prerank.training.penalty import PreRankPenalty, Shapes, listed
+from prerank.training.penalty import PreRankPenalty, Shapes, SharedNumbers, listed
 from prerank.training.progress import Progress, Silent
 from prerank.training.published import PublishedPenalty
 
@@ -172,6 +174,7 @@ class _Loop:
         for group in self.groups:
             places = [place for k in group.segments for place in range(len(current))[self.segments[k]]]
             group.models = torch.tensor(places, device=self.device)
+            group.seeds = self.seed_of[group.models]
         self.clock = torch.tensor(self.steps, device=self.device)
         self.epoch_clock = torch.tensor(self.epoch, device=self.device)
         capturable = self.device.type == "cuda" and isinstance(self.options.score, NegativeLogLikelihood)
@@ -238,8 +241,7 @@ class _Loop:
             forecast, sane = bounded_forecast_of(leaves, x, self.architecture)
             loss = torch.where(sane, self._loss(forecast, y, weights), torch.nan)
         gradients = torch.autograd.grad(loss.sum(), leaves)
-        # a number that is not finite makes the sum not finite: one question for all of them
-        finite = sum((gradient.flatten(1).sum(-1) for gradient in gradients), loss.detach()).isfinite()
+        finite = all_finite([loss.detach(), *gradients])
         fleet = self.fleet
         fleet.diverged.logical_or_(fleet.active & ~finite)
         fleet.active.logical_and_(finite)
@@ -261,14 +263,14 @@ class _Loop:
         with Branches(self.device, len(self.groups)) as branches:
             for number, group in enumerate(self.groups):
                 with branches[number]:
-                    seeds = self.seed_of[group.models]
-                    ranked, learnt = (
-                        None if shape is None else drawn[stream, shape][seeds]
+                    shared = [
+                        None if shape is None else SharedNumbers(drawn[stream, shape], group.seeds)
                         for stream, shape in zip(_STREAMS, shapes[number], strict=True)
-                    )
+                    ]
+                    noise = _as_taken_by(group.penalty, shared)
                     own = _join([forecasts[k] for k in group.segments])
                     observed, case_weights = y[group.models], weights[group.models]
-                    value = group.penalty(own, observed, case_weights=case_weights, noise=(ranked, learnt))
+                    value = group.penalty(own, observed, case_weights=case_weights, noise=noise)
                     cut = value.split([forecasts[k].batch_shape[0] for k in group.segments])
                     found += [
                         (k, share * part) for k, share, part in zip(group.segments, group.shares, cut, strict=True)
@@ -354,12 +356,20 @@ class _Loop:
 
 @dataclass(eq=False)
 class _Group:
-    """Models that share a penalty, or a part of one: segments of the fleet, the part's share in each, their places."""
+    """Models that share a penalty, or a part of one: segments of the fleet, the part's share in each, places, seeds."""
 
     penalty: Penalty
     segments: list[int] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
     models: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    seeds: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+
+
+def _as_taken_by(penalty: Penalty, shared: list[SharedNumbers | None]) -> Any:
+    """Random numbers the way a penalty takes them: a copy for every model, or as they are shared where it can do that."""
+    if isinstance(penalty, PublishedPenalty):
+        return tuple(shared)
+    return tuple(None if numbers is None else numbers.of_models() for numbers in shared)
 
 
 def _join(forecasts: list[GaussianMixture]) -> GaussianMixture:

@@ -23,6 +23,24 @@ from prerank.calibration.projection import LinearProjection
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, differentiable_draws
 from prerank.randomness import key, normal
 
+
+@dataclass(frozen=True)
+class SharedNumbers:
+    """Random numbers `values` (M, ...) of which model e uses those of `owner[e]`: models of one seed share theirs."""
+
+    values: Tensor
+    owner: Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.values.shape
+
+    def of_models(self) -> Tensor:
+        """A copy for every model, (E, ...)."""
+        return self.values[self.owner]
+
+
+Numbers = Tensor | SharedNumbers
 Noise = tuple[Tensor | None, Tensor | None]
 Shapes = tuple[tuple[int, ...] | None, tuple[int, ...] | None]
 _LINEAR = (Marginal, Location, PCA, Contrast)
@@ -110,8 +128,7 @@ class PreRankPenalty:
                 law = draws[1]
             projection = item.given(law, seed, self.rank.temperature)
             if isinstance(projection, LinearProjection) and isinstance(forecast, GaussianMixture):
-                directions = projection.directions.to(forecast.loc)
-                yield forecast.cdf_along(directions, projection(y[..., None, :]))[..., 0, :]
+                yield forecast.pit_along(projection.directions.to(forecast.loc), y)
             else:
                 draws = self._draws(forecast, y, seed, step, noise) if draws is None else draws
                 yield smooth_pit(projection, draws[0], y, self.rank)

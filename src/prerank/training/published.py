@@ -7,6 +7,7 @@ too narrow, so that even a perfect forecast looks miscalibrated. Indicators were
 of that is here, to reproduce those tables and for nothing else; `PreRankPenalty` and `projected_pit` are the exact way.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -27,10 +28,11 @@ from prerank.calibration import (
     pce_null,
     principal_directions,
 )
+from prerank.calibration.pit import has_rank_kernel
 from prerank.calibration.projection import PointwiseProjection
 from prerank.forecast import Forecast, GaussianMixture
 from prerank.randomness import key, normal
-from prerank.training.penalty import Noise, Shapes, Sizes, listed, require_sound
+from prerank.training.penalty import Noise, Numbers, Shapes, SharedNumbers, Sizes, listed, require_sound
 from prerank.training.softcdf import soft_joint_cdf
 
 _SHARPNESS = 100.0
@@ -38,22 +40,39 @@ BATCH = 256
 """Cases of a minibatch, in training and in the published test PCE."""
 
 
-def soft_draws(law: GaussianMixture, noise: Tensor) -> Tensor:
+def soft_draws(law: GaussianMixture, noise: Numbers) -> Tensor:
     """Softly averaged component draws (..., N, S, D) from normal numbers (..., N, S, C, D + 1).
 
     The last normal number of each component becomes its Gumbel variable. These are *not* draws of the mixture.
     """
-    gumbel = -torch.log(-torch.special.log_ndtr(noise[..., -1]))
-    share = torch.softmax(law.log_weights[..., None, :] + gumbel, -1)
     if law.has_kernel and noise.shape[-3] <= 128:
-        from prerank.training.softdraws_kernel import Average
-
-        lead = len(law.batch_shape)
-        noise = noise.expand(*law.batch_shape, *noise.shape[-3:])
-        flat = (part.flatten(0, lead - 1).contiguous() for part in (law.loc, law.scale_tril, share, noise))
-        return Average.apply(*flat).reshape(*law.batch_shape, noise.shape[-3], law.n_targets)
-    each = law.loc[..., None, :, :] + torch.einsum("...cij,...scj->...sci", law.scale_tril, noise[..., :-1])
+        return _averages(law, noise)
+    numbers = noise.of_models() if isinstance(noise, SharedNumbers) else noise
+    share = torch.softmax(law.log_weights[..., None, :] + _gumbel(numbers), -1)
+    each = law.loc[..., None, :, :] + torch.einsum("...cij,...scj->...sci", law.scale_tril, numbers[..., :-1])
     return (share[..., None] * each).sum(-2)
+
+
+def _gumbel(noise: Tensor) -> Tensor:
+    return -torch.log(-torch.special.log_ndtr(noise[..., -1]))
+
+
+def _averages(law: GaussianMixture, noise: Numbers) -> Tensor:
+    """`soft_draws` by a kernel, in which models of one seed read the same numbers."""
+    from prerank.training.softdraws_kernel import Average
+
+    cases, lead = law.batch_shape[-1], law.batch_shape[:-1]
+    if isinstance(noise, SharedNumbers):
+        values, owner = noise.values, noise.owner
+    else:
+        values = noise.reshape(-1, cases, *noise.shape[-3:])
+        owner = torch.arange(math.prod(lead), device=noise.device) % len(values)
+    parts = (part.flatten(0, len(lead)).contiguous() for part in (law.loc, law.scale_tril, law.log_weights))
+    drawn = Average.apply(*parts, values.contiguous(), _gumbel(values), owner)
+    return drawn.reshape(*law.batch_shape, noise.shape[-3], law.n_targets)
+
+
+SoftNoise = tuple[Numbers | None, Numbers | None]
 
 
 class SoftDraws(NamedTuple):
@@ -63,7 +82,7 @@ class SoftDraws(NamedTuple):
     learnt: Tensor | None
 
     @staticmethod
-    def of(law: GaussianMixture, noise: Noise) -> "SoftDraws":
+    def of(law: GaussianMixture, noise: SoftNoise) -> "SoftDraws":
         assert noise[0] is not None
         return SoftDraws(soft_draws(law, noise[0]), None if noise[1] is None else soft_draws(law, noise[1]))
 
@@ -93,7 +112,12 @@ def published_pit(
         projection = prerank.given(law)
     # projected together, as in `smooth_pit`: one pass over what the projection learnt
     points = torch.cat([y[..., None, :].expand(*draws.shape[:-2], 1, -1), draws], -2)
-    t, hat = projection(points).split([1, draws.shape[-2]], -2)
+    projected = projection(points)
+    if has_rank_kernel(projected, None):
+        from prerank.calibration.rank_kernel import smooth_rank
+
+        return smooth_rank(projected, None, _SHARPNESS, relative=False)
+    t, hat = projected.split([1, draws.shape[-2]], -2)
     return torch.sigmoid(_SHARPNESS * (t - hat)).mean(-2)
 
 
@@ -138,7 +162,7 @@ class PublishedPenalty:
         seed: int = 0,
         step: int = 0,
         case_weights: Tensor | None = None,
-        noise: Noise = (None, None),
+        noise: SoftNoise = (None, None),
     ) -> Tensor:
         """Penalty of forecasts for a minibatch y (..., B, D): (...,)."""
         if not isinstance(forecast, GaussianMixture):

@@ -1,7 +1,8 @@
 """The Triton kernels behind the published soft draws; imported only where there is a GPU.
 
 A soft draw is an average of one draw per component. Written with library calls, every step of it is a tensor with an
-axis of components; here a program goes through them and writes the average alone.
+axis of components, and every model has its own copy of the noise; here a program goes through the components, writes the
+average alone, and models of one seed read the same noise.
 """
 
 import torch
@@ -9,76 +10,118 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.forecast.mixture_kernel import outer_product
+from prerank.forecast.parts_kernel import outer_product, times
 
 
 @triton.jit
-def _average(loc, tril, share, noise, result, S, C, D: tl.constexpr, BS: tl.constexpr):
+def _log_total(log_weights, gumbel, case, drawn, inside, C, BS: tl.constexpr):
+    """log of the sum over components of weight times exp(Gumbel variable), for each draw (BS,)."""
+    largest = tl.full((BS,), float("-inf"), dtype=tl.float32)
+    total = tl.zeros((BS,), dtype=tl.float32)
+    for c in range(C):
+        value = tl.load(log_weights + case * C + c) + tl.load(gumbel + drawn * C + c, mask=inside, other=0.0)
+        higher = tl.maximum(largest, value)
+        total = total * tl.exp(largest - higher) + tl.exp(value - higher)
+        largest = higher
+    return largest + tl.log(total)
+
+
+@triton.jit
+def _component(loc, tril, noise, base, c, drawn, inside, C, D: tl.constexpr, BD: tl.constexpr):
+    """Draws (BS, BD) of one component, and the normal numbers they are made of."""
+    k = tl.arange(0, BD)
+    i = tl.arange(0, BD)[:, None]
+    place = noise + (drawn * C + c)[:, None] * (D + 1) + k[None, :]
+    e = tl.load(place, mask=inside[:, None] & (k < D)[None, :], other=0.0)
+    mean = tl.load(loc + base * D + k, mask=k < D, other=0.0)
+    factor = tl.load(tril + (base * D + i) * D + k[None, :], mask=(i >= k[None, :]) & (i < D), other=0.0)
+    return mean[None, :] + times(e, tl.trans(factor), BD), e
+
+
+@triton.jit
+def _average(
+    loc, tril, log_weights, noise, gumbel, owner, result,
+    B, S, C, D: tl.constexpr, BS: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
     case = tl.program_id(0).to(tl.int64)
     s = tl.arange(0, BS)
+    k = tl.arange(0, BD)
     inside = s < S
-    for d in tl.static_range(D):
-        total = tl.zeros((BS,), dtype=tl.float32)
-        for c in range(C):
-            base = case * C + c
-            drawn = (case * S + s) * C + c
-            value = tl.zeros((BS,), dtype=tl.float32) + tl.load(loc + base * D + d)
-            for k in tl.static_range(d + 1):
-                factor = tl.load(tril + (base * D + d) * D + k)
-                value += factor * tl.load(noise + drawn * (D + 1) + k, mask=inside, other=0.0)
-            total += tl.load(share + drawn, mask=inside, other=0.0) * value
-        tl.store(result + (case * S + s) * D + d, total, mask=inside)
+    drawn = (tl.load(owner + case // B) * B + case % B) * S + s
+    log_total = _log_total(log_weights, gumbel, case, drawn, inside, C, BS)
+    total = tl.zeros((BS, BD), dtype=tl.float32)
+    for c in range(C):
+        each, _ = _component(loc, tril, noise, case * C + c, c, drawn, inside, C, D, BD)
+        value = tl.load(log_weights + case * C + c) + tl.load(gumbel + drawn * C + c, mask=inside, other=0.0)
+        total += tl.exp(value - log_total)[:, None] * each
+    place = result + (case * S + s)[:, None] * D + k[None, :]
+    tl.store(place, total, mask=inside[:, None] & (k < D)[None, :])
 
 
 @triton.jit
 def _average_backward(
-    loc, tril, share, noise, gradient, for_loc, for_tril, for_share,
-    S, C, D: tl.constexpr, BS: tl.constexpr, BD: tl.constexpr,
+    loc, tril, log_weights, noise, gumbel, owner, result, gradient, for_loc, for_tril, for_weights,
+    B, S, C, D: tl.constexpr, BS: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     case = tl.program_id(0).to(tl.int64)
-    base = case * C + tl.program_id(1)
+    c = tl.program_id(1)
+    base = case * C + c
     s = tl.arange(0, BS)
     k = tl.arange(0, BD)
     i = tl.arange(0, BD)[:, None]
-    inside = (s < S)[:, None] & (k < D)[None, :]
-    drawn = (case * S + s) * C + tl.program_id(1)
-    g = tl.load(gradient + (case * S + s)[:, None] * D + k[None, :], mask=inside, other=0.0)
-    e = tl.load(noise + drawn[:, None] * (D + 1) + k[None, :], mask=inside, other=0.0)
-    w = tl.load(share + drawn, mask=s < S, other=0.0)
-    mean = tl.load(loc + base * D + k, mask=k < D, other=0.0)
-    lower = (i >= k[None, :]) & (i < D)
-    factor = tl.load(tril + (base * D + i) * D + k[None, :], mask=lower, other=0.0)
-    own = w[:, None] * g
-    if BD >= 16:
-        moved = tl.dot(e, tl.trans(factor), input_precision="ieee")
-    else:
-        moved = tl.sum(e[:, None, :] * factor[None, :, :], 2)
-    tl.store(for_share + drawn, tl.sum(g * (mean[None, :] + moved), 1), mask=s < S)
+    inside = s < S
+    drawn = (tl.load(owner + case // B) * B + case % B) * S + s
+    log_total = _log_total(log_weights, gumbel, case, drawn, inside, C, BS)
+    each, e = _component(loc, tril, noise, base, c, drawn, inside, C, D, BD)
+    value = tl.load(log_weights + base) + tl.load(gumbel + drawn * C + c, mask=inside, other=0.0)
+    share = tl.where(inside, tl.exp(value - log_total), 0.0)
+    place = (case * S + s)[:, None] * D + k[None, :]
+    columns = inside[:, None] & (k < D)[None, :]
+    g = tl.load(gradient + place, mask=columns, other=0.0)
+    average = tl.load(result + place, mask=columns, other=0.0)
+    # through the softmax: a share gains by how much its component lies above the average along the gradient
+    tl.store(for_weights + base, tl.sum(share * tl.sum(g * (each - average), 1)))
+    own = share[:, None] * g
     tl.store(for_loc + base * D + k, tl.sum(own, 0), mask=k < D)
-    place = for_tril + (base * D + i) * D + k[None, :]
-    tl.store(place, tl.where(lower, outer_product(own, e, BD), 0.0), mask=(i < D) & (k[None, :] < D))
+    lower = tl.where(i >= k[None, :], outer_product(own, e, BD), 0.0)
+    tl.store(for_tril + (base * D + i) * D + k[None, :], lower, mask=(i < D) & (k[None, :] < D))
 
 
 class Average(torch.autograd.Function):
-    """sum_c share_c (mu_c + L_c eps_c): loc (n, C, D), tril (n, C, D, D), share (n, S, C), noise (n, S, C, D + 1)."""
+    """sum_c share_c (mu_c + L_c eps_c) (n, S, D), with shares softmax_c(log w_c + gumbel_c).
+
+    loc (n, C, D), tril (n, C, D, D), log_weights (n, C) of n = models x B cases; noise (M, B, S, C, D + 1), of which the
+    last is not read, gumbel (M, B, S, C); model e uses those of owner[e].
+    """
 
     @staticmethod
-    def forward(ctx, loc: Tensor, tril: Tensor, share: Tensor, noise: Tensor) -> Tensor:
-        (count, n_components, n_targets), n_draws = loc.shape, share.shape[1]
-        result = loc.new_empty(count, n_draws, n_targets)
-        block = max(16, triton.next_power_of_2(n_draws))
-        _average[(count,)](loc, tril, share, noise, result, n_draws, n_components, n_targets, block, num_warps=4)
-        ctx.save_for_backward(loc, tril, share, noise)
+    def forward(
+        ctx, loc: Tensor, tril: Tensor, log_weights: Tensor, noise: Tensor, gumbel: Tensor, owner: Tensor
+    ) -> Tensor:
+        (_, n_cases, n_draws, n_components, _), n_targets = noise.shape, loc.shape[-1]
+        result = loc.new_empty(len(loc), n_draws, n_targets)
+        sizes = n_cases, n_draws, n_components, n_targets, *_block(n_draws, n_targets)
+        given = loc, tril, log_weights, noise, gumbel, owner, result
+        _average[(len(loc),)](*given, *sizes, num_warps=_warps(n_targets))
+        ctx.save_for_backward(*given)
+        ctx.sizes = sizes
         return result
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        loc, tril, share, noise = ctx.saved_tensors
-        (count, n_components, n_targets), n_draws = loc.shape, share.shape[1]
-        for_loc, for_tril, for_share = torch.empty_like(loc), torch.empty_like(tril), torch.empty_like(share)
-        _average_backward[(count, n_components)](
-            loc, tril, share, noise, gradient.contiguous(), for_loc, for_tril, for_share,
-            n_draws, n_components, n_targets,
-            max(16, triton.next_power_of_2(n_draws)), triton.next_power_of_2(n_targets), num_warps=4,
-        )  # fmt: skip
-        return for_loc, for_tril, for_share, None
+        given = ctx.saved_tensors
+        grown = [torch.empty_like(part) for part in given[:3]]
+        _, _, n_components, n_targets, _, _ = ctx.sizes
+        _average_backward[(len(given[0]), n_components)](
+            *given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=_warps(n_targets)
+        )
+        return *grown, None, None, None
+
+
+def _block(n_draws: int, n_targets: int) -> tuple[int, int]:
+    return max(16, triton.next_power_of_2(n_draws)), triton.next_power_of_2(n_targets)
+
+
+def _warps(n_targets: int) -> int:
+    """One for few targets, where sums over draws should not leave a warp."""
+    return 1 if n_targets <= 4 else 4

@@ -1,0 +1,232 @@
+"""The Triton kernels behind the log density of a `GaussianMixture`; imported only where there is a GPU.
+
+Many points of a case are whitened together by the inverse of each factor, which is small; a single point per case is
+whitened by substitution, a block of cases together.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from prerank.forecast.parts_kernel import cases_of_a_block, columns, log_total, outer_product, times
+
+_HALF_LOG_TWO_PI = 0.9189385332046727
+
+
+@triton.jit
+def _inverse(tril, base, D: tl.constexpr, BD: tl.constexpr):
+    """Inverse (BD, BD) of a lower triangular factor, row by row, and the log of its determinant."""
+    i = tl.arange(0, BD)[:, None]
+    k = tl.arange(0, BD)[None, :]
+    inverse = tl.zeros((BD, BD), dtype=tl.float32)
+    log_det = 0.0
+    for d in tl.static_range(D):
+        row = tl.load(tril + (base * D + d) * D + i, mask=i < d, other=0.0)
+        diagonal = tl.load(tril + (base * D + d) * D + d)
+        value = (tl.where(k == d, 1.0, 0.0) - tl.sum(inverse * row, 0)[None, :]) / diagonal
+        inverse = tl.where(i == d, value, inverse)
+        log_det -= tl.log(diagonal)
+    return inverse, log_det
+
+
+@triton.jit
+def _component(points, loc, log_weights, inverse, log_det, case, base, p, P, D: tl.constexpr, BD: tl.constexpr):
+    """Whitened points (BP, BD) under a component, and the log of its weight times its density, but for a constant."""
+    k = tl.arange(0, BD)
+    place = points + (case * P + p)[:, None] * D + k[None, :]
+    y = tl.load(place, mask=(p < P)[:, None] & (k < D)[None, :], other=0.0)
+    mean = tl.load(loc + base * D + k, mask=k < D, other=0.0)
+    z = times(y - mean[None, :], tl.trans(inverse), BD)
+    return z, tl.load(log_weights + base) + log_det - 0.5 * tl.sum(z * z, 1)
+
+
+@triton.jit
+def _density(
+    points, loc, tril, log_weights, result, P, C, HALF_LOG, D: tl.constexpr, BP: tl.constexpr, BD: tl.constexpr
+):
+    case = tl.program_id(0).to(tl.int64)
+    p = tl.program_id(1) * BP + tl.arange(0, BP)
+    largest = tl.full((BP,), float("-inf"), dtype=tl.float32)
+    total = tl.zeros((BP,), dtype=tl.float32)
+    for c in range(C):
+        inverse, log_det = _inverse(tril, case * C + c, D, BD)
+        _, log_p = _component(points, loc, log_weights, inverse, log_det, case, case * C + c, p, P, D, BD)
+        higher = tl.maximum(largest, log_p)
+        total = total * tl.exp(largest - higher) + tl.exp(log_p - higher)
+        largest = higher
+    tl.store(result + case * P + p, largest + tl.log(total) - HALF_LOG, mask=p < P)
+
+
+@triton.jit
+def _density_backward(
+    points, loc, tril, log_weights, result, gradient, for_points, for_loc, for_tril, for_weights,
+    P, C, HALF_LOG, D: tl.constexpr, BP: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    case = tl.program_id(0).to(tl.int64)
+    k = tl.arange(0, BD)
+    i = tl.arange(0, BD)[:, None]
+    for c in range(C):
+        base = case * C + c
+        inverse, log_det = _inverse(tril, base, D, BD)
+        outer = tl.zeros((BD, BD), dtype=tl.float32)
+        moved = tl.zeros((BD,), dtype=tl.float32)
+        weight = 0.0
+        for start in range(0, P, BP):
+            p = start + tl.arange(0, BP)
+            z, log_p = _component(points, loc, log_weights, inverse, log_det, case, base, p, P, D, BD)
+            log_f = tl.load(result + case * P + p, mask=p < P, other=0.0) + HALF_LOG
+            g = tl.load(gradient + case * P + p, mask=p < P, other=0.0)
+            share = tl.where(p < P, g * tl.exp(log_p - log_f), 0.0)
+            weighted = share[:, None] * times(z, inverse, BD)
+            place = for_points + (case * P + p)[:, None] * D + k[None, :]
+            columns = (p < P)[:, None] & (k < D)[None, :]
+            before = tl.load(place, mask=columns & (c > 0), other=0.0)  # by this very program, component by component
+            tl.store(place, before - weighted, mask=columns)
+            outer += outer_product(weighted, z, BD)
+            moved += tl.sum(weighted, 0)
+            weight += tl.sum(share)
+        diagonals = tl.load(tril + (base * D + i) * D + i, mask=i < D, other=1.0)
+        outer = tl.where(i == k[None, :], outer - weight / diagonals, outer)
+        outer = tl.where(i >= k[None, :], outer, 0.0)
+        tl.store(for_tril + (base * D + i) * D + k[None, :], outer, mask=(i < D) & (k[None, :] < D))
+        tl.store(for_loc + base * D + k, moved, mask=k < D)
+        tl.store(for_weights + base, weight)
+        tl.debug_barrier()  # the next component adds to what was just written
+
+
+@triton.jit
+def _whiten(y, loc, tril, case, c, inside, C, D: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr):
+    """One point each of a block of cases, whitened (BN, BD) under component c, and log det of its factors."""
+    k = tl.arange(0, BD)[None, :]
+    base = case * C + c
+    z = tl.zeros((BN, BD), dtype=tl.float32)
+    log_det = tl.zeros((BN,), dtype=tl.float32)
+    for d in tl.static_range(D):
+        row = tl.load(tril + (base[:, None] * D + d) * D + k, mask=inside[:, None] & (k < d), other=0.0)
+        diagonal = tl.load(tril + (base * D + d) * D + d, mask=inside, other=1.0)
+        centred = tl.load(y + case * D + d, mask=inside, other=0.0) - tl.load(
+            loc + base * D + d, mask=inside, other=0.0
+        )
+        value = (centred - tl.sum(z * row, 1)) / diagonal
+        z = tl.where(k == d, value[:, None], z)
+        log_det += tl.log(diagonal)
+    return z, log_det
+
+
+@triton.jit
+def _log_prob(
+    y, loc, tril, logits, result, N, C, HALF_LOG, D: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr
+):  # fmt: skip
+    case = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN)
+    inside = case < N
+    total_weight = log_total(logits, case, inside, C)
+    largest = tl.full((BN,), float("-inf"), dtype=tl.float32)
+    total = tl.zeros((BN,), dtype=tl.float32)
+    for c in range(C):
+        z, log_det = _whiten(y, loc, tril, case, c, inside, C, D, BN, BD)
+        logit = tl.load(logits + case * C + c, mask=inside, other=0.0)
+        log_p = logit - total_weight - log_det - HALF_LOG - 0.5 * tl.sum(z * z, 1)
+        higher = tl.maximum(largest, log_p)
+        total = total * tl.exp(largest - higher) + tl.exp(log_p - higher)
+        largest = higher
+    tl.store(result + case, largest + tl.log(total), mask=inside)
+
+
+@triton.jit
+def _log_prob_backward(
+    y, loc, tril, logits, result, gradient, for_loc, for_tril, for_logits,
+    N, C, HALF_LOG, D: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    case = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN)
+    c = tl.program_id(1)
+    inside = case < N
+    base = case * C + c
+    k = tl.arange(0, BD)
+    z, log_det = _whiten(y, loc, tril, case, c, inside, C, D, BN, BD)
+    log_weight = tl.load(logits + base, mask=inside, other=0.0) - log_total(logits, case, inside, C)
+    log_p = log_weight - log_det - HALF_LOG - 0.5 * tl.sum(z * z, 1)
+    g = tl.load(gradient + case, mask=inside, other=0.0)
+    share = g * tl.exp(log_p - tl.load(result + case, mask=inside, other=0.0))
+    tl.store(for_logits + base, share - g * tl.exp(log_weight), mask=inside)
+    # v solves L^T v = z, from the last target to the first
+    v = tl.zeros((BN, BD), dtype=tl.float32)
+    inverse = tl.zeros((BN, BD), dtype=tl.float32)
+    for back in tl.static_range(D):
+        d = D - 1 - back
+        below = inside[:, None] & (k > d)[None, :] & (k < D)[None, :]
+        column = tl.load(tril + (base[:, None] * D + k[None, :]) * D + d, mask=below, other=0.0)
+        reciprocal = 1.0 / tl.load(tril + (base * D + d) * D + d, mask=inside, other=1.0)
+        own = tl.sum(tl.where((k == d)[None, :], z, 0.0), 1)
+        value = (own - tl.sum(v * column, 1)) * reciprocal
+        v = tl.where((k == d)[None, :], value[:, None], v)
+        inverse = tl.where((k == d)[None, :], reciprocal[:, None], inverse)
+    columns = inside[:, None] & (k < D)[None, :]
+    tl.store(for_loc + base[:, None] * D + k[None, :], share[:, None] * v, mask=columns)
+    i = k[None, :, None]
+    j = k[None, None, :]
+    outer = v[:, :, None] * z[:, None, :] - tl.where(i == j, inverse[:, :, None], 0.0)
+    outer = tl.where(i >= j, share[:, None, None] * outer, 0.0)
+    place = for_tril + (base[:, None, None] * D + i) * D + j
+    tl.store(place, outer, mask=inside[:, None, None] & (i < D) & (j < D))
+
+
+def _points(n_targets: int) -> tuple[int, int]:
+    """Points of a block, and its warps: one where a thread can hold what it needs of them."""
+    return {8: (32, 1), 16: (128, 4), 32: (64, 4)}.get(columns(n_targets), (128, 1))
+
+
+class LogDensity(torch.autograd.Function):
+    """Log density (n, P) of points (n, P, D): loc (n, C, D), tril (n, C, D, D), log_weights (n, C)."""
+
+    @staticmethod
+    def forward(ctx, points: Tensor, loc: Tensor, tril: Tensor, log_weights: Tensor) -> Tensor:
+        (count, n_points, n_targets), n_components = points.shape, loc.shape[1]
+        result = torch.empty(points.shape[:2], dtype=points.dtype, device=points.device)
+        block, warps = _points(n_targets)
+        _density[(count, triton.cdiv(n_points, block))](
+            points, loc, tril, log_weights, result,
+            n_points, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, block, columns(n_targets), num_warps=warps,
+        )  # fmt: skip
+        ctx.save_for_backward(points, loc, tril, log_weights, result)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        points, loc, tril, log_weights, result = ctx.saved_tensors
+        (count, n_points, n_targets), n_components = points.shape, loc.shape[1]
+        grown = [torch.empty_like(part) for part in (points, loc, tril, log_weights)]
+        block, warps = _points(n_targets)
+        _density_backward[(count,)](
+            points, loc, tril, log_weights, result, gradient.contiguous(), *grown,
+            n_points, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, block, columns(n_targets), num_warps=warps,
+        )  # fmt: skip
+        return tuple(grown)
+
+
+class LogProb(torch.autograd.Function):
+    """Log density (n,) of one point per case, y (n, D): loc (n, C, D), tril (n, C, D, D), logits (n, C)."""
+
+    @staticmethod
+    def forward(ctx, y: Tensor, loc: Tensor, tril: Tensor, logits: Tensor) -> Tensor:
+        count, n_components, n_targets = loc.shape
+        result = torch.empty(count, dtype=y.dtype, device=y.device)
+        block = cases_of_a_block(n_targets)
+        _log_prob[(triton.cdiv(count, block),)](
+            y, loc, tril, logits, result,
+            count, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, block, columns(n_targets), num_warps=2,
+        )  # fmt: skip
+        ctx.save_for_backward(y, loc, tril, logits, result)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        y, loc, tril, logits, result = ctx.saved_tensors
+        count, n_components, n_targets = loc.shape
+        for_loc, for_tril, for_logits = (torch.empty_like(part) for part in (loc, tril, logits))
+        block = cases_of_a_block(n_targets)
+        _log_prob_backward[(triton.cdiv(count, block), n_components)](
+            y, loc, tril, logits, result, gradient.contiguous(), for_loc, for_tril, for_logits,
+            count, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, block, columns(n_targets), num_warps=2,
+        )  # fmt: skip
+        return None, for_loc, for_tril, for_logits

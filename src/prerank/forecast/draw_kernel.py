@@ -1,0 +1,69 @@
+"""The Triton kernels behind draws of a `GaussianMixture`; imported only where there is a GPU.
+
+Each draw reads the factor of its own component from the cache; nothing of size (draws, targets, targets) is made.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from prerank.forecast.parts_kernel import columns, outer_product
+
+
+@triton.jit
+def _draw(loc, tril, choice, noise, result, S, C, D: tl.constexpr, BS: tl.constexpr):
+    case = tl.program_id(0).to(tl.int64)
+    s = tl.program_id(1) * BS + tl.arange(0, BS)
+    inside = s < S
+    c = case * C + tl.load(choice + case * S + s, mask=inside, other=0)
+    for d in tl.static_range(D):
+        value = tl.load(loc + c * D + d, mask=inside, other=0.0)
+        for k in tl.static_range(d + 1):
+            factor = tl.load(tril + (c * D + d) * D + k, mask=inside, other=0.0)
+            value += factor * tl.load(noise + (case * S + s) * D + k, mask=inside, other=0.0)
+        tl.store(result + (case * S + s) * D + d, value, mask=inside)
+
+
+@triton.jit
+def _draw_backward(
+    gradient, choice, noise, for_loc, for_tril, S, C, D: tl.constexpr, BS: tl.constexpr, BD: tl.constexpr
+):
+    case = tl.program_id(0).to(tl.int64)
+    base = case * C + tl.program_id(1)
+    s = tl.arange(0, BS)[:, None]
+    j = tl.arange(0, BD)[None, :]
+    i = tl.arange(0, BD)[:, None]
+    own = (s < S) & (tl.load(choice + case * S + s, mask=s < S, other=-1) == tl.program_id(1)) & (j < D)
+    g = tl.load(gradient + (case * S + s) * D + j, mask=own, other=0.0)
+    e = tl.load(noise + (case * S + s) * D + j, mask=own, other=0.0)
+    column = tl.arange(0, BD)
+    tl.store(for_loc + base * D + column, tl.sum(g, 0), mask=column < D)
+    outer = tl.where(i >= j, outer_product(g, e, BD), 0.0)
+    tl.store(for_tril + (base * D + i) * D + j, outer, mask=(i < D) & (j < D))
+
+
+class Draw(torch.autograd.Function):
+    """mu_c + L_c eps for chosen components: loc (n, C, D), tril (n, C, D, D), choice (n, S), noise (n, S, D)."""
+
+    @staticmethod
+    def forward(ctx, loc: Tensor, tril: Tensor, choice: Tensor, noise: Tensor) -> Tensor:
+        (count, n_components, n_targets), n_draws = loc.shape, choice.shape[1]
+        result = torch.empty_like(noise)
+        grid = (count, triton.cdiv(n_draws, 128))
+        _draw[grid](loc, tril, choice, noise, result, n_draws, n_components, n_targets, 128, num_warps=4)
+        ctx.save_for_backward(choice, noise)
+        ctx.shapes = loc.shape, tril.shape
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        choice, noise = ctx.saved_tensors
+        shape_loc, shape_tril = ctx.shapes
+        for_loc, for_tril = gradient.new_empty(shape_loc), gradient.new_empty(shape_tril)
+        (count, n_components, n_targets), n_draws = shape_loc, choice.shape[1]
+        _draw_backward[(count, n_components)](
+            gradient.contiguous(), choice, noise, for_loc, for_tril,
+            n_draws, n_components, n_targets, max(16, triton.next_power_of_2(n_draws)), columns(n_targets), num_warps=1,
+        )  # fmt: skip
+        return for_loc, for_tril, None, None

@@ -1,0 +1,50 @@
+"""What the Triton kernels about mixtures have in common; imported only where there is a GPU.
+
+Factors are lower triangular; the other triangle is neither read nor given a gradient.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def outer_product(a, b, BD: tl.constexpr):
+    """a' b of (rows, BD) each: the matrix units where they apply, plain sums for few targets."""
+    if BD >= 16:  # noqa: SIM108 - decided when the kernel is compiled
+        product = tl.dot(tl.trans(a), b, input_precision="ieee")
+    else:
+        product = tl.sum(a[:, :, None] * b[:, None, :], 0)
+    return product
+
+
+@triton.jit
+def times(a, b, BD: tl.constexpr):
+    """a b of (rows, BD) and (BD, BD)."""
+    if BD >= 16:  # noqa: SIM108 - decided when the kernel is compiled
+        product = tl.dot(a, b, input_precision="ieee")
+    else:
+        product = tl.sum(a[:, :, None] * b[None, :, :], 1)
+    return product
+
+
+@triton.jit
+def log_total(logits, case, inside, C):
+    """log of the sum of exp of all logits, for a block of cases."""
+    largest = tl.load(logits + case * C, mask=inside, other=0.0)
+    total = tl.full(largest.shape, 1.0, dtype=tl.float32)
+    for c in range(1, C):
+        logit = tl.load(logits + case * C + c, mask=inside, other=0.0)
+        higher = tl.maximum(largest, logit)
+        total = total * tl.exp(largest - higher) + tl.exp(logit - higher)
+        largest = higher
+    return largest + tl.log(total)
+
+
+def columns(n_targets: int) -> int:
+    """Columns of a block that holds all targets: a power of two."""
+    return triton.next_power_of_2(n_targets)
+
+
+def cases_of_a_block(n_targets: int) -> int:
+    """Cases whose factors are held together: about a thousand numbers."""
+    return min(64, max(1, 1024 // columns(n_targets) ** 2))
