@@ -24,6 +24,7 @@ from prerank.forecast import (
     differentiable_draws,
     equally_weighted_draws,
 )
+from prerank.gpu import has_kernels
 from prerank.randomness import case_keys, uniform
 
 
@@ -219,12 +220,22 @@ def smooth_pit(
     """Smooth PIT (..., N, K) of y among weighted draws under a projection; `scale` (..., N, 1, K) may be held fixed."""
     # projected together: one pass over what the projection learnt, instead of one for a single point and one for the rest
     points = torch.cat([y[..., None, :].expand(*draws.members.shape[:-2], 1, -1), draws.members], -2)
-    t, members = projection(points).split([1, draws.n_members], -2)
+    projected = projection(points)
+    if scale is None and has_rank_kernel(projected, draws.weights):
+        from prerank.calibration.rank_kernel import smooth_rank
+
+        return smooth_rank(projected, draws.weights, how.temperature, how.relative)
+    t, members = projected.split([1, draws.n_members], -2)
     weights = draws.probabilities[..., None]
     if how.relative and scale is None:
         scale = spread(members, weights)
     difference = t - members if scale is None else (t - members) / scale
     return (weights * torch.sigmoid(how.temperature * difference)).sum(-2)
+
+
+def has_rank_kernel(projected: Tensor, weights: Tensor | None) -> bool:
+    """Whether a fused kernel can rank projected points (..., N, M + 1, K): not too many members, in single precision."""
+    return projected.shape[-2] <= 257 and has_kernels(projected) and (weights is None or has_kernels(weights))
 
 
 def spread(members: Tensor, weights: Tensor) -> Tensor:
