@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.forecast import accepts_arrays
+from prerank.gpu import has_kernels
 
 
 class ReliabilityCurve(NamedTuple):
@@ -123,11 +124,19 @@ def pce_kde(
     True
     """
     levels = (centred_levels(n_levels) if levels is None else levels).to(pit)
+    distance = (levels - _smooth_cdf(pit, case_weights, levels, temperature)).abs()
+    return (distance if power == 1 else distance.pow(power)).mean(-1)
+
+
+def _smooth_cdf(pit: Tensor, case_weights: Tensor | None, levels: Tensor, temperature: float) -> Tensor:
+    """Weighted means of sigmoids over the cases, (..., K, J)."""
+    fixed = not levels.requires_grad and (case_weights is None or not case_weights.requires_grad)
+    if has_kernels(pit) and fixed:
+        from prerank.calibration.smoothcdf_kernel import smooth_cdf
+
+        return smooth_cdf(pit, case_weights, levels, temperature)
     smooth = torch.sigmoid(temperature * (levels[:, None] - pit.mT[..., None, :]))  # (..., K, J, N)
     if case_weights is None:
-        frequency = smooth.mean(-1)
-    else:
-        share = (case_weights / case_weights.sum(-1, keepdim=True)).to(pit)
-        frequency = (smooth @ share[..., None, :, None])[..., 0]
-    distance = (levels - frequency).abs()
-    return (distance if power == 1 else distance.pow(power)).mean(-1)
+        return smooth.mean(-1)
+    share = (case_weights / case_weights.sum(-1, keepdim=True)).to(pit)
+    return (smooth @ share[..., None, :, None])[..., 0]
