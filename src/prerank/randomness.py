@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from prerank.gpu import has_kernels
+
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
@@ -116,8 +118,13 @@ def normals_of_step(keys: Tensor, step: Tensor, shape: Sequence[int], dtype: tor
     On a CPU torch's own generator is several times faster than the hash, and reading the step costs nothing there. On a
     GPU the hash is used, because a captured graph can advance `step` but cannot seed a generator.
     """
-    mixed = mix(keys + step)
-    if mixed.device.type != "cpu":
-        return normal(mixed, shape, dtype)
-    generators = [torch.Generator().manual_seed(value & ((1 << 63) - 1)) for value in mixed.tolist()]
-    return torch.stack([torch.randn(*shape, generator=generator, dtype=dtype) for generator in generators])
+    if keys.device.type == "cpu":
+        seeds = [value & ((1 << 63) - 1) for value in mix(keys + step).tolist()]
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        return torch.stack([torch.randn(*shape, generator=generator, dtype=dtype) for generator in generators])
+    result = torch.empty(*keys.shape, *shape, dtype=dtype, device=keys.device)
+    if has_kernels(result):
+        from prerank.randomness_kernel import fill_with_normals
+
+        return fill_with_normals(keys, step.to(keys.device), result)
+    return normal(mix(keys + step), shape, dtype)
