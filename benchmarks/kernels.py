@@ -5,109 +5,164 @@ python benchmarks/kernels.py      # on a machine with an NVIDIA GPU and Triton
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from prerank.calibration import jacobi
+from prerank.calibration import Dependency, Scale, SmoothRank, jacobi, pce_kde, smooth_pit
 from prerank.calibration.jointcdf import smooth_log_joint_cdf
-from prerank.forecast import GaussianMixture
+from prerank.forecast import Ensemble, GaussianMixture
+from prerank.models.network import mixture_from, perceptron
+from prerank.randomness import mix, normal, normals_of_step
+from prerank.training.fleet import Architecture, Run, adam, all_finite, new_fleet
 from prerank.training.published import soft_draws
 from prerank.training.softcdf import soft_joint_cdf
 
 LIMIT = 2e-4  # float32 arithmetic through a Cholesky factor of moderate condition; tf32 would give 1e-3
+MODELS, CASES, COMPONENTS, DRAWS = 3, 40, 5, 100
+
+Row = tuple[str, str, float]
 
 
 def relative(value: Tensor, reference: Tensor) -> float:
     return float((value.detach().double() - reference.detach()).norm() / reference.detach().norm())
 
 
-def mixture(n_targets: int, dtype: torch.dtype) -> list[Tensor]:
-    generator = torch.Generator("cuda").manual_seed(n_targets)
-    logits = torch.randn(3, 40, 5, generator=generator, device="cuda")
-    loc = torch.randn(3, 40, 5, n_targets, generator=generator, device="cuda")
-    raw = 0.3 * torch.randn(3, 40, 5, n_targets, n_targets, generator=generator, device="cuda")
+class Numbers:
+    """Random numbers on the GPU, from a generator of their own."""
+
+    def __init__(self, seed: int) -> None:
+        self.generator = torch.Generator("cuda").manual_seed(seed)
+
+    def __call__(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self.generator, device="cuda")
+
+
+def mixture(n_targets: int) -> tuple[Tensor, Tensor, Tensor]:
+    numbers = Numbers(n_targets)
+    loc = numbers(MODELS, CASES, COMPONENTS, n_targets)
+    raw = 0.3 * numbers(MODELS, CASES, COMPONENTS, n_targets, n_targets)
     tril = raw.tril(-1) + torch.diag_embed(0.5 + raw.diagonal(dim1=-2, dim2=-1).abs())
-    return [tensor.to(dtype).requires_grad_() for tensor in (logits, loc, tril)]
+    return numbers(MODELS, CASES, COMPONENTS), loc, tril
 
 
-def both(function, inputs_of) -> list[tuple[str, float]]:
+def errors(what: str, function: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Iterator[Row]:
     """Relative errors of the value and of every gradient of a function, float32 against float64."""
     results = []
     for dtype in (torch.float32, torch.float64):
-        inputs = inputs_of(dtype)
-        value = function(*inputs)
+        given = [tensor.to(dtype).clone().requires_grad_() for tensor in inputs]
+        value = function(*given)
         weight = torch.cos(torch.arange(value.numel(), device="cuda")).reshape(value.shape).to(dtype)
-        gradients = torch.autograd.grad((value * weight).sum(), inputs)
-        results.append([value, *gradients])
-    names = ["value"] + [f"gradient {k}" for k in range(len(results[0]) - 1)]
-    return [(name, relative(a, b)) for name, a, b in zip(names, *results, strict=True)]
+        results.append([value, *torch.autograd.grad((value * weight).sum(), given)])
+    for number, (a, b) in enumerate(zip(*results, strict=True)):
+        yield what, f"gradient {number}" if number else "value", relative(a, b)
 
 
-def rows(dimensions: list[int]) -> list[tuple[str, str, float]]:
-    table = []
-    for n_targets in dimensions:
-        generator = torch.Generator("cuda").manual_seed(1)
-        points = torch.randn(3, 40, 37, n_targets, generator=generator, device="cuda")
-        noise = torch.randn(3, 40, 100, n_targets, generator=generator, device="cuda")
+def of_mixtures(n_targets: int) -> Iterator[Row]:
+    law, numbers = mixture(n_targets), Numbers(1)
+    y = numbers(MODELS, CASES, n_targets)
+    points = numbers(MODELS, CASES, 37, n_targets)
+    noise = numbers(MODELS, CASES, DRAWS, n_targets)
+    soft = numbers(MODELS, CASES, DRAWS, COMPONENTS, n_targets + 1)
+    common, own = numbers(1, n_targets, 2), numbers(MODELS, CASES, n_targets, n_targets)
 
-        def density(logits, loc, tril, at, points=points):
-            return GaussianMixture(logits, loc, tril).log_density(points.to(loc) + at)
+    def density(logits, loc, tril, shift):
+        return GaussianMixture(logits, loc, tril).log_density(points.to(loc) + shift)
 
-        def with_shift(dtype, n_targets=n_targets):
-            return [
-                *mixture(n_targets, dtype),
-                torch.zeros(3, 40, 1, n_targets, device="cuda", dtype=dtype).requires_grad_(),
-            ]
+    def drawn(logits, loc, tril):
+        ensemble = GaussianMixture(logits, loc, tril.tril()).draw(DRAWS, noise=noise.to(loc))
+        assert ensemble.weights is not None
+        return (ensemble.members.square().sum(-1) * ensemble.weights).sum(-1)
 
-        def drawn(logits, loc, tril, noise=noise):
-            ensemble = GaussianMixture(logits, loc, tril.tril()).draw(100, noise=noise.to(loc))
-            assert ensemble.weights is not None
-            return (ensemble.members.square().sum(-1) * ensemble.weights).sum(-1)
+    yield from errors("log density", density, (*law, torch.zeros(MODELS, CASES, 1, n_targets, device="cuda")))
+    yield from errors("log likelihood", lambda a, b, c: GaussianMixture(a, b, c).log_prob(y.to(a)), law)
+    yield from errors("draws", drawn, law)
+    for what, u in (("PIT along common directions", common), ("PIT along own directions", own)):
+        yield from errors(what, lambda a, b, c, u=u: GaussianMixture(a, b, c.tril()).pit_along(u.to(a), y.to(a)), law)
+    yield from errors("published draws", lambda a, b, c: soft_draws(GaussianMixture(a, b, c.tril()), soft.to(a)), law)
+    with torch.no_grad():
+        found, exact = (GaussianMixture(*(p.to(t) for p in law)) for t in (torch.float32, torch.float64))
+        yield "covariance", "value", relative(found.covariance_matrix, exact.covariance_matrix)
 
-        def joint(p, r, w):
-            return smooth_log_joint_cdf(p, r, w.softmax(-1), torch.full_like(p[..., :1, :], 0.6).detach())
 
-        def sets(dtype, points=points, noise=noise):
-            weights = torch.linspace(-1, 1, 100, device="cuda").expand(3, 40, 100)
-            return [t.to(dtype).clone().requires_grad_() for t in (points, noise, weights)]
+def of_ranks(n_targets: int) -> Iterator[Row]:
+    numbers = Numbers(2)
+    y, members = numbers(MODELS, CASES, n_targets), numbers(MODELS, CASES, DRAWS, n_targets)
+    points, weights = numbers(MODELS, CASES, 37, n_targets), numbers(MODELS, CASES, DRAWS)
 
-        def soft(p, r):
-            return soft_joint_cdf(p, r, 3.0)
+    def rank(prerank):
+        def pit(members, weights):
+            ensemble = Ensemble(members, weights.exp())
+            return smooth_pit(prerank.given(ensemble), ensemble, y.to(members), SmoothRank())
 
-        def averaged(logits, loc, tril, n_targets=n_targets):
-            numbers = torch.randn(
-                3, 40, 100, 5, n_targets + 1, generator=torch.Generator("cuda").manual_seed(2), device="cuda"
-            )
-            return soft_draws(GaussianMixture(logits, loc, tril.tril()), numbers.to(loc))
+        return pit
 
-        for what, function, inputs in (
-            ("log density", density, with_shift),
-            ("draws", drawn, lambda dtype, d=n_targets: mixture(d, dtype)),
-            ("joint CDF", joint, sets),
-            ("published draws", averaged, lambda dtype, d=n_targets: mixture(d, dtype)),
-            ("published CDF", soft, lambda dtype: sets(dtype)[:2]),
-        ):
-            table += [(f"{what}, D = {n_targets}", name, error) for name, error in both(function, inputs)]
-        if 1 < n_targets <= jacobi.LARGEST:
-            a = torch.randn(500, n_targets, 3 * n_targets, device="cuda")
-            a = a @ a.mT
-            v = jacobi.eigenvectors(a).double()
-            values = torch.linalg.eigvalsh(a.double())
-            table.append(
-                (f"eigenvectors, D = {n_targets}", "A v = lambda v", relative(a.double() @ v, v * values[:, None, :]))
-            )
-    return table
+    def joint(points, draws, weights):
+        bandwidth = torch.full_like(points[..., :1, :], 0.6).detach()
+        return smooth_log_joint_cdf(points, draws, weights.softmax(-1), bandwidth)
+
+    for prerank in (Scale(), Dependency()) if n_targets > 2 else (Scale(),) if n_targets > 1 else ():
+        yield from errors(f"rank by {prerank.name}", rank(prerank), (members, weights))
+    yield from errors("joint CDF", joint, (points, members, weights))
+    yield from errors("published CDF", lambda p, r: soft_joint_cdf(p, r, 3.0), (points, members))
+    pit, cases = torch.special.ndtr(numbers(MODELS, CASES, n_targets)), numbers(MODELS, CASES).exp()
+    for what, given in (("smooth PCE", None), ("weighted smooth PCE", cases)):
+        yield from errors(what, lambda z, given=given: pce_kde(z, 20.0, case_weights=given), (pit,))
+    if 1 < n_targets <= jacobi.LARGEST:
+        a = numbers(500, n_targets, 3 * n_targets)
+        a = a @ a.mT
+        v = jacobi.eigenvectors(a).double()
+        values = torch.linalg.eigvalsh(a.double())
+        yield "eigenvectors", "A v = lambda v", relative(a.double() @ v, v * values[:, None, :])
+
+
+def of_training(n_targets: int) -> Iterator[Row]:
+    numbers = Numbers(3)
+    outputs = COMPONENTS * (1 + n_targets + n_targets * (n_targets + 1) // 2)
+    sizes = (7, 100, 100, outputs)
+    weights = [0.1 * numbers(MODELS, a, b) for a, b in pairwise(sizes)]
+    biases = [0.1 * numbers(MODELS, 1, b) for b in sizes[1:]]
+    x = numbers(MODELS, CASES, sizes[0])
+    # an output of both signs everywhere: half of the hidden units are off
+    yield from errors("perceptron", lambda *p: perceptron(x.to(p[0]), p[:3], p[3:]), (*weights, *biases))
+
+    def unpacked(output):
+        law = mixture_from(output, n_targets, COMPONENTS, 1e-3)
+        return torch.cat([law.logits.flatten(1), law.loc.flatten(1), law.scale_tril.tril().flatten(1)], 1)
+
+    yield from errors("mixture from output", unpacked, (3 * numbers(MODELS, CASES, outputs),))
+    keys, step = torch.tensor([5, -7], device="cuda"), torch.tensor(11, device="cuda")
+    shape = (CASES, DRAWS, n_targets)
+    plain = normal(mix(keys + step), shape, torch.float32).double()
+    yield "normal numbers", "value", relative(normals_of_step(keys, step, shape, torch.float32), plain)
+    fleets = [
+        new_fleet([Run(k) for k in range(MODELS)], Architecture(7, n_targets), dtype, torch.device("cuda"))
+        for dtype in (torch.float32, torch.float64)
+    ]
+    update = torch.tensor([True, False, True], device="cuda")
+    for _ in range(3):
+        gradients = [numbers(*tensor.shape) for tensor in fleets[0].weights]
+        gradients[0][1, 0, 0] = torch.nan
+        assert all_finite(gradients).tolist() == update.tolist()
+        for fleet in fleets:
+            adam(fleet, [g.to(fleet.weights[0]) for g in gradients], update, 1e-2)
+    pairs = zip(fleets[0].named_tensors().items(), fleets[1].named_tensors().values(), strict=True)
+    for (name, value), reference in pairs:
+        if name.startswith(("weights", "first", "second")) and reference.norm() > 0:
+            yield "Adam", name, relative(value, reference)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dimensions", type=int, nargs="+", default=[1, 2, 3, 6, 16, 17])
-    table = []
+    worst = 0.0
     for dimension in parser.parse_args().dimensions:
-        for what, name, error in rows([dimension]):
-            print(f"{what:<24} {name:<16} {error:.1e}", flush=True)
-            table.append((what, name, error))
-    worst = max(error for _, _, error in table)
+        for part in (of_mixtures, of_ranks, of_training):
+            for what, name, error in part(dimension):
+                flag = "" if error < LIMIT else "  <-- too large"
+                print(f"D = {dimension:<3} {what:<28} {name:<18} {error:.1e}{flag}", flush=True)
+                worst = max(worst, error if error == error else float("inf"))
     print(f"worst {worst:.1e}, limit {LIMIT:.0e}")
     sys.exit(0 if worst < LIMIT else 1)

@@ -189,7 +189,7 @@ def _profile(runs: list[Run], data: TrainingSet, out: Path | None, n_targets: in
 
     with record(activities=[ProfilerActivity.CUDA]) as recorded:
         fit(runs, data, FitOptions(max_steps=20, patience=10**6))
-    text = recorded.key_averages().table(sort_by="cuda_time_total", row_limit=25, max_name_column_width=90)
+    text = recorded.key_averages().table(sort_by="cuda_time_total", row_limit=60, max_name_column_width=90)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / f"profile_d{n_targets}.txt").write_text(text)

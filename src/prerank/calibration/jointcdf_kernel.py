@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 16  # points, or draws, of a block
+ROWS = 8  # points, or draws, of a block: what one warp can hold against all of the others
 
 
 @triton.jit
@@ -89,7 +89,7 @@ def forward(points: Tensor, draws: Tensor, weights: Tensor) -> Tensor:
     result = torch.empty(count, n_points, device=points.device)
     grid = (count, triton.cdiv(n_points, ROWS))
     _forward[grid](
-        points, draws, weights.log(), result, n_points, n_draws, n_targets, ROWS, width(n_draws), num_warps=2
+        points, draws, weights.log(), result, n_points, n_draws, n_targets, ROWS, width(n_draws), num_warps=1
     )  # fmt: skip
     return result
 
@@ -103,10 +103,10 @@ def backward(
     given = points, draws, weights, result, gradient
     sizes = n_points, n_draws, n_targets
     _backward_points[(count, triton.cdiv(n_points, ROWS))](
-        *given, for_points, *sizes, ROWS, width(n_draws), num_warps=2
+        *given, for_points, *sizes, ROWS, width(n_draws), num_warps=1
     )
     _backward_draws[(count, triton.cdiv(n_draws, ROWS))](
-        *given, for_draws, for_weights, *sizes, width(n_points), ROWS, num_warps=2
+        *given, for_draws, for_weights, *sizes, width(n_points), ROWS, num_warps=1
     )
     return for_points, for_draws, for_weights
 

@@ -169,8 +169,8 @@ class PCA:
         if at_most < 1:
             raise ValueError("PCA() needs at least two points per case to find a direction, got one; use Marginal()")
         kept = min(self.n_components or targets, at_most)
-        covariance = law.covariance_matrix
-        directions = principal_directions(covariance if self.attached else covariance.detach())[..., :kept]
+        with torch.set_grad_enabled(self.attached and torch.is_grad_enabled()):
+            directions = principal_directions(law.covariance_matrix)[..., :kept]
         note = "" if kept == targets else f"{kept} of {targets} components"
         return LinearProjection(directions, tuple(f"component {k + 1}" for k in range(kept)), note)
 

@@ -173,7 +173,7 @@ def _log_prob_backward(
 
 def _points(n_targets: int) -> tuple[int, int]:
     """Points of a block, and its warps: one where a thread can hold what it needs of them."""
-    return {8: (32, 1), 16: (128, 4), 32: (64, 4)}.get(columns(n_targets), (128, 1))
+    return {4: (64, 1), 8: (32, 1), 16: (128, 4), 32: (64, 4)}.get(columns(n_targets), (128, 1))
 
 
 class LogDensity(torch.autograd.Function):

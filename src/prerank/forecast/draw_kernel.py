@@ -31,16 +31,21 @@ def _draw_backward(
 ):
     case = tl.program_id(0).to(tl.int64)
     base = case * C + tl.program_id(1)
-    s = tl.arange(0, BS)[:, None]
-    j = tl.arange(0, BD)[None, :]
+    j = tl.arange(0, BD)
     i = tl.arange(0, BD)[:, None]
-    own = (s < S) & (tl.load(choice + case * S + s, mask=s < S, other=-1) == tl.program_id(1)) & (j < D)
-    g = tl.load(gradient + (case * S + s) * D + j, mask=own, other=0.0)
-    e = tl.load(noise + (case * S + s) * D + j, mask=own, other=0.0)
-    column = tl.arange(0, BD)
-    tl.store(for_loc + base * D + column, tl.sum(g, 0), mask=column < D)
-    outer = tl.where(i >= j, outer_product(g, e, BD), 0.0)
-    tl.store(for_tril + (base * D + i) * D + j, outer, mask=(i < D) & (j < D))
+    moved = tl.zeros((BD,), dtype=tl.float32)
+    outer = tl.zeros((BD, BD), dtype=tl.float32)
+    for start in range(0, S, BS):
+        s = start + tl.arange(0, BS)
+        own = (s < S) & (tl.load(choice + case * S + s, mask=s < S, other=-1) == tl.program_id(1))
+        place = (case * S + s)[:, None] * D + j[None, :]
+        g = tl.load(gradient + place, mask=own[:, None] & (j < D)[None, :], other=0.0)
+        e = tl.load(noise + place, mask=own[:, None] & (j < D)[None, :], other=0.0)
+        moved += tl.sum(g, 0)
+        outer += outer_product(g, e, BD)
+    tl.store(for_loc + base * D + j, moved, mask=j < D)
+    lower = tl.where(i >= j[None, :], outer, 0.0)
+    tl.store(for_tril + (base * D + i) * D + j[None, :], lower, mask=(i < D) & (j[None, :] < D))
 
 
 class Draw(torch.autograd.Function):
@@ -64,6 +69,6 @@ class Draw(torch.autograd.Function):
         (count, n_components, n_targets), n_draws = shape_loc, choice.shape[1]
         _draw_backward[(count, n_components)](
             gradient.contiguous(), choice, noise, for_loc, for_tril,
-            n_draws, n_components, n_targets, max(16, triton.next_power_of_2(n_draws)), columns(n_targets), num_warps=1,
+            n_draws, n_components, n_targets, 128 if n_targets <= 4 else 32, columns(n_targets), num_warps=1,
         )  # fmt: skip
         return for_loc, for_tril, None, None

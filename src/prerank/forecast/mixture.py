@@ -65,6 +65,11 @@ class GaussianMixture(Distribution):
     @property
     def covariance_matrix(self) -> Tensor:
         r"""$\sum_c \pi_c (L_c L_c^\top + (\mu_c - \mu)(\mu_c - \mu)^\top)$, (..., N, D, D)."""
+        if self.has_kernel and not torch.is_grad_enabled():
+            from prerank.forecast.covariance_kernel import covariance
+
+            parts = self._flat(self.loc, self.scale_tril, self.logits)
+            return covariance(*parts).reshape(*self.batch_shape, self.n_targets, self.n_targets)
         centred = self.loc - self.mean[..., None, :]
         within = self.scale_tril @ self.scale_tril.mT
         between = centred[..., :, None] * centred[..., None, :]

@@ -59,7 +59,7 @@ def forward(points: Tensor, draws: Tensor) -> Tensor:
     (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
     result = torch.empty(count, n_points, device=points.device)
     grid = (count, triton.cdiv(n_points, ROWS))
-    _forward[grid](points, draws, result, n_points, n_draws, n_targets, ROWS, width(n_draws), num_warps=2)
+    _forward[grid](points, draws, result, n_points, n_draws, n_targets, ROWS, width(n_draws), num_warps=1)
     return result
 
 
@@ -69,10 +69,10 @@ def backward(points: Tensor, draws: Tensor, gradient: Tensor) -> tuple[Tensor, T
     for_points, for_draws = torch.empty_like(points), torch.empty_like(draws)
     _backward[(count, triton.cdiv(n_points, ROWS))](
         points, draws, gradient, for_points,
-        n_points, n_draws, 1.0, 1.0 / n_draws, True, n_targets, ROWS, width(n_draws), num_warps=2,
+        n_points, n_draws, 1.0, 1.0 / n_draws, True, n_targets, ROWS, width(n_draws), num_warps=1,
     )  # fmt: skip
     _backward[(count, triton.cdiv(n_draws, ROWS))](
         draws, points, gradient, for_draws,
-        n_draws, n_points, -1.0, 1.0 / n_draws, False, n_targets, ROWS, width(n_points), num_warps=2,
+        n_draws, n_points, -1.0, 1.0 / n_draws, False, n_targets, ROWS, width(n_points), num_warps=1,
     )  # fmt: skip
     return for_points, for_draws

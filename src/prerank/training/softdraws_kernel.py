@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.forecast.parts_kernel import outer_product, times
+from prerank.forecast.parts_kernel import columns, outer_product, times
 
 
 @triton.jit
@@ -44,7 +44,7 @@ def _average(
     B, S, C, D: tl.constexpr, BS: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     case = tl.program_id(0).to(tl.int64)
-    s = tl.arange(0, BS)
+    s = tl.program_id(1) * BS + tl.arange(0, BS)
     k = tl.arange(0, BD)
     inside = s < S
     drawn = (tl.load(owner + case // B) * B + case % B) * S + s
@@ -66,24 +66,32 @@ def _average_backward(
     case = tl.program_id(0).to(tl.int64)
     c = tl.program_id(1)
     base = case * C + c
-    s = tl.arange(0, BS)
     k = tl.arange(0, BD)
     i = tl.arange(0, BD)[:, None]
-    inside = s < S
-    drawn = (tl.load(owner + case // B) * B + case % B) * S + s
-    log_total = _log_total(log_weights, gumbel, case, drawn, inside, C, BS)
-    each, e = _component(loc, tril, noise, base, c, drawn, inside, C, D, BD)
-    value = tl.load(log_weights + base) + tl.load(gumbel + drawn * C + c, mask=inside, other=0.0)
-    share = tl.where(inside, tl.exp(value - log_total), 0.0)
-    place = (case * S + s)[:, None] * D + k[None, :]
-    columns = inside[:, None] & (k < D)[None, :]
-    g = tl.load(gradient + place, mask=columns, other=0.0)
-    average = tl.load(result + place, mask=columns, other=0.0)
-    # through the softmax: a share gains by how much its component lies above the average along the gradient
-    tl.store(for_weights + base, tl.sum(share * tl.sum(g * (each - average), 1)))
-    own = share[:, None] * g
-    tl.store(for_loc + base * D + k, tl.sum(own, 0), mask=k < D)
-    lower = tl.where(i >= k[None, :], outer_product(own, e, BD), 0.0)
+    first = (tl.load(owner + case // B) * B + case % B) * S
+    weight = 0.0
+    moved = tl.zeros((BD,), dtype=tl.float32)
+    outer = tl.zeros((BD, BD), dtype=tl.float32)
+    for start in range(0, S, BS):
+        s = start + tl.arange(0, BS)
+        inside = s < S
+        drawn = first + s
+        log_total = _log_total(log_weights, gumbel, case, drawn, inside, C, BS)
+        each, e = _component(loc, tril, noise, base, c, drawn, inside, C, D, BD)
+        value = tl.load(log_weights + base) + tl.load(gumbel + drawn * C + c, mask=inside, other=0.0)
+        share = tl.where(inside, tl.exp(value - log_total), 0.0)
+        place = (case * S + s)[:, None] * D + k[None, :]
+        present = inside[:, None] & (k < D)[None, :]
+        g = tl.load(gradient + place, mask=present, other=0.0)
+        average = tl.load(result + place, mask=present, other=0.0)
+        # through the softmax: a share gains by how much its component lies above the average along the gradient
+        weight += tl.sum(share * tl.sum(g * (each - average), 1))
+        own = share[:, None] * g
+        moved += tl.sum(own, 0)
+        outer += outer_product(own, e, BD)
+    tl.store(for_weights + base, weight)
+    tl.store(for_loc + base * D + k, moved, mask=k < D)
+    lower = tl.where(i >= k[None, :], outer, 0.0)
     tl.store(for_tril + (base * D + i) * D + k[None, :], lower, mask=(i < D) & (k[None, :] < D))
 
 
@@ -100,9 +108,10 @@ class Average(torch.autograd.Function):
     ) -> Tensor:
         (_, n_cases, n_draws, n_components, _), n_targets = noise.shape, loc.shape[-1]
         result = loc.new_empty(len(loc), n_draws, n_targets)
-        sizes = n_cases, n_draws, n_components, n_targets, *_block(n_draws, n_targets)
+        block, warps = _block(n_targets)
+        sizes = n_cases, n_draws, n_components, n_targets, block, columns(n_targets)
         given = loc, tril, log_weights, noise, gumbel, owner, result
-        _average[(len(loc),)](*given, *sizes, num_warps=_warps(n_targets))
+        _average[(len(loc), triton.cdiv(n_draws, block))](*given, *sizes, num_warps=warps)
         ctx.save_for_backward(*given)
         ctx.sizes = sizes
         return result
@@ -111,17 +120,13 @@ class Average(torch.autograd.Function):
     def backward(ctx, gradient: Tensor):
         given = ctx.saved_tensors
         grown = [torch.empty_like(part) for part in given[:3]]
-        _, _, n_components, n_targets, _, _ = ctx.sizes
+        _, n_components, n_targets = given[0].shape
         _average_backward[(len(given[0]), n_components)](
-            *given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=_warps(n_targets)
+            *given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=_block(n_targets)[1]
         )
         return *grown, None, None, None
 
 
-def _block(n_draws: int, n_targets: int) -> tuple[int, int]:
-    return max(16, triton.next_power_of_2(n_draws)), triton.next_power_of_2(n_targets)
-
-
-def _warps(n_targets: int) -> int:
-    """One for few targets, where sums over draws should not leave a warp."""
-    return 1 if n_targets <= 4 else 4
+def _block(n_targets: int) -> tuple[int, int]:
+    """Draws of a block, and its warps: one for few targets, where sums over draws should not leave a warp."""
+    return (128, 1) if n_targets <= 4 else (32, 1) if n_targets <= 8 else (128, 4)
