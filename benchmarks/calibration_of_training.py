@@ -18,7 +18,7 @@ import torch
 from prerank.calibration import Marginal, PreRank, paper_preranks, pce, pce_null
 from prerank.forecast import GaussianMixture
 from prerank.training import PreRankPenalty
-from prerank.training.published import SoftDraws, published_pit
+from prerank.training.published import SoftDraws, published_pit, with_gumbel
 
 DRAWS = 100
 CHUNK = 500
@@ -66,7 +66,7 @@ def published_training_pce(n_cases: int, n_targets: int = 2, n_draws: int = DRAW
     for step, start in enumerate(range(0, n_cases, CHUNK)):
         cases = slice(start, min(start + CHUNK, n_cases))
         shape = (cases.stop - cases.start, n_draws, 5, n_targets + 1)
-        noise = torch.randn(*shape, generator=torch.Generator().manual_seed(step))
+        noise = with_gumbel(torch.randn(*shape, generator=torch.Generator().manual_seed(step)))
         parts.append(
             published_pit(Marginal(), law.select(cases), y[cases], SoftDraws.of(law.select(cases), (noise, None)))
         )

@@ -17,7 +17,7 @@ from prerank.forecast import Ensemble, GaussianMixture
 from prerank.models.network import mixture_from, perceptron
 from prerank.randomness import mix, normal, normals_of_step
 from prerank.training.fleet import Architecture, Run, adam, all_finite, new_fleet
-from prerank.training.published import soft_draws
+from prerank.training.published import soft_draws, with_gumbel
 from prerank.training.softcdf import soft_joint_cdf
 
 LIMIT = 2e-4  # float32 arithmetic through a Cholesky factor of moderate condition; tf32 would give 1e-3
@@ -65,7 +65,7 @@ def of_mixtures(n_targets: int) -> Iterator[Row]:
     y = numbers(MODELS, CASES, n_targets)
     points = numbers(MODELS, CASES, 37, n_targets)
     noise = numbers(MODELS, CASES, DRAWS, n_targets)
-    soft = numbers(MODELS, CASES, DRAWS, COMPONENTS, n_targets + 1)
+    soft = with_gumbel(numbers(MODELS, CASES, DRAWS, COMPONENTS, n_targets + 1))
     common, own = numbers(1, n_targets, 2), numbers(MODELS, CASES, n_targets, n_targets)
 
     def density(logits, loc, tril, shift):

@@ -18,6 +18,7 @@ from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.gpu import has_kernels
 
 
 class PreRank(Protocol):
@@ -136,6 +137,8 @@ class Dependency:
         return PointwiseProjection(self._ratio, (f"variogram lag {self.lag}",))
 
     def _ratio(self, points: Tensor) -> Tensor:
+        if has_kernels(points):
+            return _spread_by_kernel(points, self.lag)
         difference = points[..., self.lag :] - points[..., : -self.lag]
         variogram = difference.square().sum(-1, keepdim=True) / (2 * difference.shape[-1])
         variance = _variance(points)
@@ -162,7 +165,7 @@ class PCA:
     ) -> LinearProjection:
         if self.n_components is not None and self.n_components < 1:
             raise ValueError(f"PCA(n_components={self.n_components}): at least one component is needed")
-        if not isinstance(law, Ensemble) and not hasattr(law, "covariance_matrix"):
+        if not isinstance(law, Ensemble) and not hasattr(type(law), "covariance_matrix"):
             law = equally_weighted_draws(law, 1000, seed, "reference for PCA", case_ids)
         targets = _n_targets(law)
         at_most = min(targets, law.n_members - 1) if isinstance(law, Ensemble) else targets
@@ -170,7 +173,7 @@ class PCA:
             raise ValueError("PCA() needs at least two points per case to find a direction, got one; use Marginal()")
         kept = min(self.n_components or targets, at_most)
         with torch.set_grad_enabled(self.attached and torch.is_grad_enabled()):
-            directions = principal_directions(law.covariance_matrix)[..., :kept]
+            directions = principal_directions(law.covariance_matrix)[..., :kept]  # type: ignore[union-attr]
         note = "" if kept == targets else f"{kept} of {targets} components"
         return LinearProjection(directions, tuple(f"component {k + 1}" for k in range(kept)), note)
 
@@ -313,9 +316,18 @@ def _require_pair(prerank: object, i: int, j: int, targets: int) -> None:
 
 def _variance(points: Tensor) -> Tensor:
     """Variance over targets, divisor D, exactly zero where all targets are equal."""
+    if has_kernels(points):
+        return _spread_by_kernel(points, 0)
     # Centred on the first target first, so that a constant vector has variance zero and not rounding noise.
     shifted = points - points[..., :1]
     return (shifted - shifted.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)
+
+
+def _spread_by_kernel(points: Tensor, lag: int) -> Tensor:
+    from prerank.calibration.points_kernel import Spread
+
+    flat = points.reshape(-1, points.shape[-1]).contiguous()
+    return Spread.apply(flat, lag).reshape(*points.shape[:-1], 1)
 
 
 def principal_directions(covariance: Tensor) -> Tensor:

@@ -7,6 +7,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from prerank.gpu import has_kernels
+
 
 class Projection(Protocol):
     """K scalars for each of P points per case: (..., N, P, D) -> (..., N, P, K).
@@ -40,13 +42,26 @@ class LinearProjection:
             return points
         directions = self.directions.to(points)
         if points.requires_grad:  # in training no rank hangs on a tie, and one product has one backward pass
-            return points @ directions
+            return _product(points, directions)
         # Summed target by target, elementwise: a matrix product may round equal rows differently by their position,
         # and a tie between an observation and a member would be broken by rounding noise.
         total = points[..., :1] * directions[..., :1, :]
         for d in range(1, points.shape[-1]):
             total = torch.addcmul(total, points[..., d : d + 1], directions[..., d : d + 1, :])
         return total
+
+
+def _product(points: Tensor, directions: Tensor) -> Tensor:
+    """Points (..., N, P, D) times directions (..., N or 1, D, K)."""
+    lead = directions.shape[:-2]
+    in_blocks = lead.numel() == 1 or lead in (points.shape[:-2], (*points.shape[:-3], 1))
+    if not has_kernels(points) or directions.requires_grad or not in_blocks:
+        return points @ directions
+    from prerank.calibration.points_kernel import Project
+
+    flat = points.reshape(-1, points.shape[-1]).contiguous()
+    projected = Project.apply(flat, directions.reshape(-1, *directions.shape[-2:]).contiguous())
+    return projected.reshape(*points.shape[:-1], directions.shape[-1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.forecast.parts_kernel import columns, outer_product
+from prerank.forecast.parts_kernel import columns, outer_product, times
 
 
 @triton.jit
@@ -23,6 +23,26 @@ def _draw(loc, tril, choice, noise, result, S, C, D: tl.constexpr, BS: tl.conste
             factor = tl.load(tril + (c * D + d) * D + k, mask=inside, other=0.0)
             value += factor * tl.load(noise + (case * S + s) * D + k, mask=inside, other=0.0)
         tl.store(result + (case * S + s) * D + d, value, mask=inside)
+
+
+@triton.jit
+def _draw_many(loc, tril, choice, noise, result, S, C, D: tl.constexpr, BS: tl.constexpr, BD: tl.constexpr):
+    """The same for many targets: a product with every component's factor beats reading a factor for every draw."""
+    case = tl.program_id(0).to(tl.int64)
+    s = tl.program_id(1) * BS + tl.arange(0, BS)
+    j = tl.arange(0, BD)
+    i = tl.arange(0, BD)[:, None]
+    present = (s < S)[:, None] & (j < D)[None, :]
+    place = (case * S + s)[:, None] * D + j[None, :]
+    e = tl.load(noise + place, mask=present, other=0.0)
+    chosen = tl.load(choice + case * S + s, mask=s < S, other=-1)[:, None]
+    total = tl.zeros((BS, BD), dtype=tl.float32)
+    for c in range(C):
+        base = case * C + c
+        mean = tl.load(loc + base * D + j, mask=j < D, other=0.0)
+        lower = tl.load(tril + (base * D + i) * D + j[None, :], mask=(i >= j[None, :]) & (i < D), other=0.0)
+        total = tl.where(chosen == c, mean[None, :] + times(e, tl.trans(lower), BD), total)
+    tl.store(result + place, total, mask=present)
 
 
 @triton.jit
@@ -55,8 +75,11 @@ class Draw(torch.autograd.Function):
     def forward(ctx, loc: Tensor, tril: Tensor, choice: Tensor, noise: Tensor) -> Tensor:
         (count, n_components, n_targets), n_draws = loc.shape, choice.shape[1]
         result = torch.empty_like(noise)
-        grid = (count, triton.cdiv(n_draws, 128))
-        _draw[grid](loc, tril, choice, noise, result, n_draws, n_components, n_targets, 128, num_warps=4)
+        given = loc, tril, choice, noise, result, n_draws, n_components, n_targets
+        if n_targets <= 4:
+            _draw[(count, triton.cdiv(n_draws, 128))](*given, 128, num_warps=4)
+        else:
+            _draw_many[(count, triton.cdiv(n_draws, 32))](*given, 32, columns(n_targets), num_warps=1)
         ctx.save_for_backward(choice, noise)
         ctx.shapes = loc.shape, tril.shape
         return result

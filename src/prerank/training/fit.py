@@ -33,7 +33,7 @@ from prerank.training.fleet import (
 from prerank.training.objective import NegativeLogLikelihood, Score
 from prerank.training.penalty import PreRankPenalty, Shapes, SharedNumbers, listed
 from prerank.training.progress import Progress, Silent
-from prerank.training.published import PublishedPenalty
+from prerank.training.published import PublishedPenalty, with_gumbel
 
 _VALIDATION_ROWS = 4096
 _STREAMS = ("ranked", "learnt")
@@ -280,17 +280,24 @@ class _Loop:
         return (loss + self.strength * torch.cat(values)) * (total[:, 0] > 0)
 
     def _drawn(self, shapes: Sequence[Shapes]) -> dict[tuple[str, tuple[int, ...]], Tensor]:
-        """Standard normal numbers (seeds, *shape) of this step, for every stream and shape that is asked for."""
+        """Random numbers (seeds, *shape) of this step, for every stream and shape that is asked for."""
+        soft = {
+            shape
+            for group, pair in zip(self.groups, shapes, strict=True)
+            for shape in pair
+            if isinstance(group.penalty, PublishedPenalty)
+        }
         wanted = {
             (stream, shape)
             for pair in shapes
             for stream, shape in zip(_STREAMS, pair, strict=True)
             if shape is not None
         }
-        return {
-            (stream, shape): normals_of_step(self.noise_keys[stream], self.clock, shape, self.dtype)
-            for stream, shape in wanted
-        }
+        drawn = {}
+        for stream, shape in wanted:
+            normals = normals_of_step(self.noise_keys[stream], self.clock, shape, self.dtype)
+            drawn[stream, shape] = with_gumbel(normals) if shape in soft else normals
+        return drawn
 
     def _noise(self, stream: str, n_draws: int, y: Tensor, step: Tensor) -> Tensor | None:
         shape = (y.shape[-2], n_draws, y.shape[-1])

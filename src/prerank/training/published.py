@@ -40,21 +40,22 @@ BATCH = 256
 """Cases of a minibatch, in training and in the published test PCE."""
 
 
-def soft_draws(law: GaussianMixture, noise: Numbers) -> Tensor:
-    """Softly averaged component draws (..., N, S, D) from normal numbers (..., N, S, C, D + 1).
+def with_gumbel(noise: Tensor) -> Tensor:
+    """Normal numbers (..., D + 1) with the last of each turned into a Gumbel variable, which chooses a component softly."""
+    return torch.cat([noise[..., :-1], -torch.log(-torch.special.log_ndtr(noise[..., -1:]))], -1)
 
-    The last normal number of each component becomes its Gumbel variable. These are *not* draws of the mixture.
+
+def soft_draws(law: GaussianMixture, noise: Numbers) -> Tensor:
+    """Softly averaged component draws (..., N, S, D) from `with_gumbel` numbers (..., N, S, C, D + 1).
+
+    These are *not* draws of the mixture.
     """
     if law.has_kernel:
         return _averages(law, noise)
     numbers = noise.of_models() if isinstance(noise, SharedNumbers) else noise
-    share = torch.softmax(law.log_weights[..., None, :] + _gumbel(numbers), -1)
+    share = torch.softmax(law.log_weights[..., None, :] + numbers[..., -1], -1)
     each = law.loc[..., None, :, :] + torch.einsum("...cij,...scj->...sci", law.scale_tril, numbers[..., :-1])
     return (share[..., None] * each).sum(-2)
-
-
-def _gumbel(noise: Tensor) -> Tensor:
-    return -torch.log(-torch.special.log_ndtr(noise[..., -1]))
 
 
 def _averages(law: GaussianMixture, noise: Numbers) -> Tensor:
@@ -68,7 +69,7 @@ def _averages(law: GaussianMixture, noise: Numbers) -> Tensor:
         values = noise.reshape(-1, cases, *noise.shape[-3:])
         owner = torch.arange(math.prod(lead), device=noise.device) % len(values)
     parts = (part.flatten(0, len(lead)).contiguous() for part in (law.loc, law.scale_tril, law.log_weights))
-    drawn = Average.apply(*parts, values.contiguous(), _gumbel(values), owner)
+    drawn = Average.apply(*parts, values.contiguous(), owner)
     return drawn.reshape(*law.batch_shape, noise.shape[-3], law.n_targets)
 
 
@@ -151,6 +152,7 @@ class PublishedPenalty:
         return " + ".join(item.name for item in listed(self.preranks)) + " (as published)"
 
     def noise_shapes(self, forecast: Sizes, n_cases: int) -> Shapes:
+        """Shapes of the normal numbers that an evaluation uses; it takes them through `with_gumbel`."""
         shape = (n_cases, self.n_draws, forecast.n_components, forecast.n_targets + 1)
         learnt = any(isinstance(item, Copula) for item in listed(self.preranks))
         return (shape, shape if learnt else None)
@@ -219,7 +221,9 @@ def batch_sizes(n_cases: int) -> list[int]:
 
 def _keyed_noise(shapes: Shapes, like: Tensor, seed: int, step: int) -> Noise:
     ranked, learnt = (
-        None if shape is None else normal(key(seed, "published", stream, step), shape, like.dtype, like.device)
+        None
+        if shape is None
+        else with_gumbel(normal(key(seed, "published", stream, step), shape, like.dtype, like.device))
         for stream, shape in zip(("ranked", "learnt"), shapes, strict=True)
     )
     return ranked, learnt

@@ -14,12 +14,14 @@ from prerank.forecast.parts_kernel import columns, outer_product, times
 
 
 @triton.jit
-def _log_total(log_weights, gumbel, case, drawn, inside, C, BS: tl.constexpr):
+def _log_total(log_weights, noise, case, drawn, inside, C, D: tl.constexpr, BS: tl.constexpr):
     """log of the sum over components of weight times exp(Gumbel variable), for each draw (BS,)."""
     largest = tl.full((BS,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((BS,), dtype=tl.float32)
     for c in range(C):
-        value = tl.load(log_weights + case * C + c) + tl.load(gumbel + drawn * C + c, mask=inside, other=0.0)
+        value = tl.load(log_weights + case * C + c) + tl.load(
+            noise + (drawn * C + c) * (D + 1) + D, mask=inside, other=0.0
+        )
         higher = tl.maximum(largest, value)
         total = total * tl.exp(largest - higher) + tl.exp(value - higher)
         largest = higher
@@ -40,7 +42,7 @@ def _component(loc, tril, noise, base, c, drawn, inside, C, D: tl.constexpr, BD:
 
 @triton.jit
 def _average(
-    loc, tril, log_weights, noise, gumbel, owner, result,
+    loc, tril, log_weights, noise, owner, result,
     B, S, C, D: tl.constexpr, BS: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     case = tl.program_id(0).to(tl.int64)
@@ -48,11 +50,13 @@ def _average(
     k = tl.arange(0, BD)
     inside = s < S
     drawn = (tl.load(owner + case // B) * B + case % B) * S + s
-    log_total = _log_total(log_weights, gumbel, case, drawn, inside, C, BS)
+    log_total = _log_total(log_weights, noise, case, drawn, inside, C, D, BS)
     total = tl.zeros((BS, BD), dtype=tl.float32)
     for c in range(C):
         each, _ = _component(loc, tril, noise, case * C + c, c, drawn, inside, C, D, BD)
-        value = tl.load(log_weights + case * C + c) + tl.load(gumbel + drawn * C + c, mask=inside, other=0.0)
+        value = tl.load(log_weights + case * C + c) + tl.load(
+            noise + (drawn * C + c) * (D + 1) + D, mask=inside, other=0.0
+        )
         total += tl.exp(value - log_total)[:, None] * each
     place = result + (case * S + s)[:, None] * D + k[None, :]
     tl.store(place, total, mask=inside[:, None] & (k < D)[None, :])
@@ -60,7 +64,7 @@ def _average(
 
 @triton.jit
 def _average_backward(
-    loc, tril, log_weights, noise, gumbel, owner, result, gradient, for_loc, for_tril, for_weights,
+    loc, tril, log_weights, noise, owner, result, gradient, for_loc, for_tril, for_weights,
     B, S, C, D: tl.constexpr, BS: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     case = tl.program_id(0).to(tl.int64)
@@ -76,9 +80,9 @@ def _average_backward(
         s = start + tl.arange(0, BS)
         inside = s < S
         drawn = first + s
-        log_total = _log_total(log_weights, gumbel, case, drawn, inside, C, BS)
+        log_total = _log_total(log_weights, noise, case, drawn, inside, C, D, BS)
         each, e = _component(loc, tril, noise, base, c, drawn, inside, C, D, BD)
-        value = tl.load(log_weights + base) + tl.load(gumbel + drawn * C + c, mask=inside, other=0.0)
+        value = tl.load(log_weights + base) + tl.load(noise + (drawn * C + c) * (D + 1) + D, mask=inside, other=0.0)
         share = tl.where(inside, tl.exp(value - log_total), 0.0)
         place = (case * S + s)[:, None] * D + k[None, :]
         present = inside[:, None] & (k < D)[None, :]
@@ -98,19 +102,17 @@ def _average_backward(
 class Average(torch.autograd.Function):
     """sum_c share_c (mu_c + L_c eps_c) (n, S, D), with shares softmax_c(log w_c + gumbel_c).
 
-    loc (n, C, D), tril (n, C, D, D), log_weights (n, C) of n = models x B cases; noise (M, B, S, C, D + 1), of which the
-    last is not read, gumbel (M, B, S, C); model e uses those of owner[e].
+    loc (n, C, D), tril (n, C, D, D), log_weights (n, C) of n = models x B cases; noise (M, B, S, C, D + 1), normal numbers
+    and a Gumbel variable last; model e uses those of owner[e].
     """
 
     @staticmethod
-    def forward(
-        ctx, loc: Tensor, tril: Tensor, log_weights: Tensor, noise: Tensor, gumbel: Tensor, owner: Tensor
-    ) -> Tensor:
+    def forward(ctx, loc: Tensor, tril: Tensor, log_weights: Tensor, noise: Tensor, owner: Tensor) -> Tensor:
         (_, n_cases, n_draws, n_components, _), n_targets = noise.shape, loc.shape[-1]
         result = loc.new_empty(len(loc), n_draws, n_targets)
         block, warps = _block(n_targets)
         sizes = n_cases, n_draws, n_components, n_targets, block, columns(n_targets)
-        given = loc, tril, log_weights, noise, gumbel, owner, result
+        given = loc, tril, log_weights, noise, owner, result
         _average[(len(loc), triton.cdiv(n_draws, block))](*given, *sizes, num_warps=warps)
         ctx.save_for_backward(*given)
         ctx.sizes = sizes
@@ -124,7 +126,7 @@ class Average(torch.autograd.Function):
         _average_backward[(len(given[0]), n_components)](
             *given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=_block(n_targets)[1]
         )
-        return *grown, None, None, None
+        return *grown, None, None
 
 
 def _block(n_targets: int) -> tuple[int, int]:
