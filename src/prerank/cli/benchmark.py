@@ -75,6 +75,7 @@ def benchmark(
     replicates: Annotated[
         int | None, typer.Option(min=19, help="Replicates of a test.", show_default="999; quick: 99")
     ] = None,
+    judged_rows: Annotated[int, typer.Option(min=2, help="Validation and test rows to judge by, at most.")] = 20_000,
     checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Time between checkpoints.")] = 60.0,
     accept_licence: Annotated[
         bool, typer.Option("--accept-licence", help="Accept the MEPS data use agreement.")
@@ -111,6 +112,7 @@ def benchmark(
             max_epochs=max_epochs or (QUICK_EPOCHS if quick else 5000),
             checkpoint_seconds=checkpoint_seconds,
             accept_licence=accept_licence,
+            judged_rows=judged_rows,
         )
         where = _executor(executor, scheduler, workers, device)
         show = _Progress(console)
