@@ -1,9 +1,11 @@
 """Do the GPU kernels compute what the plain code computes? Values and gradients against float64, fresh random inputs.
 
 python benchmarks/kernels.py      # on a machine with an NVIDIA GPU and Triton
+TRITON_INTERPRET=1 python benchmarks/kernels.py --dimensions 2      # with Triton and no GPU: slow, in Triton's interpreter
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -21,7 +23,8 @@ from prerank.training.published import soft_draws, with_gumbel
 from prerank.training.softcdf import soft_joint_cdf
 
 LIMIT = 2e-4  # float32 arithmetic through a Cholesky factor of moderate condition; tf32 would give 1e-3
-MODELS, CASES, COMPONENTS, DRAWS = 3, 40, 5, 100
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+MODELS, CASES, COMPONENTS, DRAWS = 3, 40 if DEVICE == "cuda" else 5, 5, 100
 
 Row = tuple[str, str, float]
 
@@ -34,10 +37,10 @@ class Numbers:
     """Random numbers on the GPU, from a generator of their own."""
 
     def __init__(self, seed: int) -> None:
-        self.generator = torch.Generator("cuda").manual_seed(seed)
+        self.generator = torch.Generator(DEVICE).manual_seed(seed)
 
     def __call__(self, *shape: int) -> Tensor:
-        return torch.randn(*shape, generator=self.generator, device="cuda")
+        return torch.randn(*shape, generator=self.generator, device=DEVICE)
 
 
 def mixture(n_targets: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -54,7 +57,7 @@ def errors(what: str, function: Callable[..., Tensor], inputs: tuple[Tensor, ...
     for dtype in (torch.float32, torch.float64):
         given = [tensor.to(dtype).clone().requires_grad_() for tensor in inputs]
         value = function(*given)
-        weight = torch.cos(torch.arange(value.numel(), device="cuda")).reshape(value.shape).to(dtype)
+        weight = torch.cos(torch.arange(value.numel(), device=DEVICE)).reshape(value.shape).to(dtype)
         results.append([value, *torch.autograd.grad((value * weight).sum(), given)])
     for number, (a, b) in enumerate(zip(*results, strict=True)):
         yield what, f"gradient {number}" if number else "value", relative(a, b)
@@ -76,7 +79,7 @@ def of_mixtures(n_targets: int) -> Iterator[Row]:
         assert ensemble.weights is not None
         return (ensemble.members.square().sum(-1) * ensemble.weights).sum(-1)
 
-    yield from errors("log density", density, (*law, torch.zeros(MODELS, CASES, 1, n_targets, device="cuda")))
+    yield from errors("log density", density, (*law, torch.zeros(MODELS, CASES, 1, n_targets, device=DEVICE)))
     yield from errors("log likelihood", lambda a, b, c: GaussianMixture(a, b, c).log_prob(y.to(a)), law)
     yield from errors("draws", drawn, law)
     for what, u in (("PIT along common directions", common), ("PIT along own directions", own)):
@@ -111,7 +114,7 @@ def of_ranks(n_targets: int) -> Iterator[Row]:
     for what, given in (("smooth PCE", None), ("weighted smooth PCE", cases)):
         yield from errors(what, lambda z, given=given: pce_kde(z, 20.0, case_weights=given), (pit,))
     if 1 < n_targets <= jacobi.LARGEST:
-        a = numbers(500, n_targets, 3 * n_targets)
+        a = numbers(500 if DEVICE == "cuda" else 5, n_targets, 3 * n_targets)
         a = a @ a.mT
         v = jacobi.eigenvectors(a).double()
         values = torch.linalg.eigvalsh(a.double())
@@ -133,15 +136,15 @@ def of_training(n_targets: int) -> Iterator[Row]:
         return torch.cat([law.logits.flatten(1), law.loc.flatten(1), law.scale_tril.tril().flatten(1)], 1)
 
     yield from errors("mixture from output", unpacked, (3 * numbers(MODELS, CASES, outputs),))
-    keys, step = torch.tensor([5, -7], device="cuda"), torch.tensor(11, device="cuda")
+    keys, step = torch.tensor([5, -7], device=DEVICE), torch.tensor(11, device=DEVICE)
     shape = (CASES, DRAWS, n_targets)
     plain = normal(mix(keys + step), shape, torch.float32).double()
     yield "normal numbers", "value", relative(normals_of_step(keys, step, shape, torch.float32), plain)
     fleets = [
-        new_fleet([Run(k) for k in range(MODELS)], Architecture(7, n_targets), dtype, torch.device("cuda"))
+        new_fleet([Run(k) for k in range(MODELS)], Architecture(7, n_targets), dtype, torch.device(DEVICE))
         for dtype in (torch.float32, torch.float64)
     ]
-    update = torch.tensor([True, False, True], device="cuda")
+    update = torch.tensor([True, False, True], device=DEVICE)
     for _ in range(3):
         gradients = [numbers(*tensor.shape) for tensor in fleets[0].weights]
         gradients[0][1, 0, 0] = torch.nan
@@ -156,6 +159,8 @@ def of_training(n_targets: int) -> Iterator[Row]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        sys.exit("no GPU here; set TRITON_INTERPRET=1 to run the kernels in Triton's interpreter")
     parser.add_argument("--dimensions", type=int, nargs="+", default=[1, 2, 3, 6, 16, 17])
     worst = 0.0
     for dimension in parser.parse_args().dimensions:

@@ -118,13 +118,14 @@ def normals_of_step(keys: Tensor, step: Tensor, shape: Sequence[int], dtype: tor
     On a CPU torch's own generator is several times faster than the hash, and reading the step costs nothing there. On a
     GPU the hash is used, because a captured graph can advance `step` but cannot seed a generator.
     """
-    if keys.device.type == "cpu":
-        seeds = [value & ((1 << 63) - 1) for value in mix(keys + step).tolist()]
-        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        return torch.stack([torch.randn(*shape, generator=generator, dtype=dtype) for generator in generators])
     result = torch.empty(*keys.shape, *shape, dtype=dtype, device=keys.device)
     if has_kernels(result):
         from prerank.randomness_kernel import fill_with_normals
 
         return fill_with_normals(keys, step.to(keys.device), result)
-    return normal(mix(keys + step), shape, dtype)
+    mixed = mix(keys + step)
+    if mixed.device.type != "cpu":
+        return normal(mixed, shape, dtype)
+    for row, value in zip(result, mixed.tolist(), strict=True):
+        torch.randn(shape, generator=torch.Generator().manual_seed(value & ((1 << 63) - 1)), dtype=dtype, out=row)
+    return result

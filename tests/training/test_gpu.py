@@ -1,0 +1,38 @@
+"""What a GPU must show, and Triton's interpreter can where there is none: fused kernels do what the plain code does."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+@needs_gpu
+@pytest.mark.parametrize("n_targets", [1, 2, 4, 16])
+def test_fused_kernels_agree_with_double_precision(benchmark_script, n_targets):
+    kernels = benchmark_script("kernels")
+    for part in (kernels.of_mixtures, kernels.of_ranks, kernels.of_training):
+        for what, name, error in part(n_targets):
+            assert error < kernels.LIMIT, f"{what}, {name}"
+
+
+@needs_gpu
+def test_a_fleet_on_a_gpu_equals_its_models_alone(benchmark_script):
+    for found in benchmark_script("fleet").compare("cuda"):
+        assert found.parameters <= 1e-4, found
+        assert found.score <= 1e-5, found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+def test_fused_kernels_agree_in_the_interpreter():
+    command = [sys.executable, str(ROOT / "benchmarks" / "kernels.py"), "--dimensions", "2"]
+    without = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    found = subprocess.run(command, env=without, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
