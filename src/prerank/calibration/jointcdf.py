@@ -18,6 +18,8 @@ from torch.autograd.function import FunctionCtx
 from prerank.calibration.projection import chunks
 from prerank.gpu import has_kernels
 
+SMALLEST_WEIGHT = 1e-30  # a draw that weighs less has no say, and its weight no gradient that a float could hold
+
 
 def smooth_log_joint_cdf(points: Tensor, draws: Tensor, weights: Tensor, bandwidth: Tensor) -> Tensor:
     """log F of points (..., N, P, D) under draws (..., N, R, D) with weights (..., N, R): (..., N, P).
@@ -73,10 +75,12 @@ class _LogJointCDF(torch.autograd.Function):
         for_weights = torch.empty_like(weights)
         for cases in cases_at_once(points, draws):
             p, r = columns[0][:, cases], columns[1][:, cases]
-            # dlogF/dw = exp(-shortfall / 2) / F; multiplied by w it is each draw's share of F
-            pull = _shortfall(p, r).mul_(-0.5).sub_(result[cases][:, :, None]).exp_().mul_(gradient[cases][:, :, None])
-            for_weights[cases] = pull.sum(1)
-            pull *= weights[cases][:, None, :]
+            # each draw's share of F, at most one: F itself may be so small that dlogF/dw = share / w overflows
+            exponent = (
+                _shortfall(p, r).mul_(-0.5).add_(weights[cases].log()[:, None, :]).sub_(result[cases][:, :, None])
+            )
+            pull = exponent.clamp_max_(0.0).exp_().mul_(gradient[cases][:, :, None])
+            for_weights[cases] = pull.sum(1) / weights[cases].clamp_min(SMALLEST_WEIGHT)
             for d in range(len(p)):
                 moved = (r[d][:, None, :] - p[d][:, :, None]).clamp_min_(0.0).mul_(pull)
                 for_points[d, cases] = moved.sum(-1)

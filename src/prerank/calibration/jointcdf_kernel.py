@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from prerank.calibration.jointcdf import SMALLEST_WEIGHT
+
 ROWS = 8  # points, or draws, of a block: what one warp can hold against all of the others
 
 
@@ -39,28 +41,29 @@ def _forward(points, draws, log_weights, result, P, R, D: tl.constexpr, BP: tl.c
 
 @triton.jit
 def _backward_points(
-    points, draws, weights, result, gradient, for_points,
+    points, draws, log_weights, result, gradient, for_points,
     P, R, D: tl.constexpr, BP: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
     case = tl.program_id(0).to(tl.int64)
     p = tl.program_id(1) * BP + tl.arange(0, BP)
     r = tl.arange(0, BR)
     shortfall = _shortfall(points, draws, case, p, r, P, R, D, BP, BR)
-    w = tl.load(weights + case * R + r, mask=r < R, other=0.0)
+    log_w = tl.load(log_weights + case * R + r, mask=r < R, other=float("-inf"))
     log_f = tl.load(result + case * P + p, mask=p < P, other=0.0)
     g = tl.load(gradient + case * P + p, mask=p < P, other=0.0)
-    pull = tl.exp(-0.5 * shortfall - log_f[:, None]) * (g[:, None] * w[None, :])
+    # each draw's share of F, at most one: F itself may be so small that dlogF/dw overflows
+    pull = tl.exp(tl.minimum(log_w[None, :] - 0.5 * shortfall - log_f[:, None], 0.0)) * g[:, None]
     for d in tl.static_range(D):
         y = tl.load(points + (case * P + p) * D + d, mask=p < P, other=0.0)
         x = tl.load(draws + (case * R + r) * D + d, mask=r < R, other=0.0)
-        moved = tl.maximum(x[None, :] - y[:, None], 0.0) * tl.where((r < R)[None, :], pull, 0.0)
+        moved = tl.maximum(x[None, :] - y[:, None], 0.0) * pull
         tl.store(for_points + (case * P + p) * D + d, tl.sum(moved, 1), mask=p < P)
 
 
 @triton.jit
 def _backward_draws(
-    points, draws, weights, result, gradient, for_draws, for_weights,
-    P, R, D: tl.constexpr, BP: tl.constexpr, BR: tl.constexpr,
+    points, draws, log_weights, result, gradient, for_draws, for_weights,
+    P, R, SMALLEST, D: tl.constexpr, BP: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
     case = tl.program_id(0).to(tl.int64)
     p = tl.arange(0, BP)
@@ -71,16 +74,17 @@ def _backward_draws(
         x = tl.load(draws + (case * R + r) * D + d, mask=r < R, other=0.0)
         excess = tl.maximum(x[:, None] - y[None, :], 0.0)
         shortfall += excess * excess
+    log_w = tl.load(log_weights + case * R + r, mask=r < R, other=float("-inf"))
     log_f = tl.load(result + case * P + p, mask=p < P, other=0.0)
     g = tl.load(gradient + case * P + p, mask=p < P, other=0.0)
-    pull = tl.where((p < P)[None, :], tl.exp(-0.5 * shortfall - log_f[None, :]) * g[None, :], 0.0)
-    tl.store(for_weights + case * R + r, tl.sum(pull, 1), mask=r < R)
-    w = tl.load(weights + case * R + r, mask=r < R, other=0.0)
+    pull = tl.exp(tl.minimum(log_w[:, None] - 0.5 * shortfall - log_f[None, :], 0.0)) * g[None, :]
+    weight = tl.maximum(tl.exp(log_w), SMALLEST)
+    tl.store(for_weights + case * R + r, tl.sum(pull, 1) / weight, mask=r < R)
     for d in tl.static_range(D):
         y = tl.load(points + (case * P + p) * D + d, mask=p < P, other=0.0)
         x = tl.load(draws + (case * R + r) * D + d, mask=r < R, other=0.0)
         moved = tl.maximum(x[:, None] - y[None, :], 0.0) * pull
-        tl.store(for_draws + (case * R + r) * D + d, -w * tl.sum(moved, 1), mask=r < R)
+        tl.store(for_draws + (case * R + r) * D + d, -tl.sum(moved, 1), mask=r < R)
 
 
 def forward(points: Tensor, draws: Tensor, weights: Tensor) -> Tensor:
@@ -100,14 +104,14 @@ def backward(
     """Gradients for points, draws and weights."""
     (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
     for_points, for_draws, for_weights = (torch.empty_like(part) for part in (points, draws, weights))
-    given = points, draws, weights, result, gradient
-    sizes = n_points, n_draws, n_targets
+    given = points, draws, weights.log(), result, gradient
     _backward_points[(count, triton.cdiv(n_points, ROWS))](
-        *given, for_points, *sizes, ROWS, width(n_draws), num_warps=1
+        *given, for_points, n_points, n_draws, n_targets, ROWS, width(n_draws), num_warps=1
     )
     _backward_draws[(count, triton.cdiv(n_draws, ROWS))](
-        *given, for_draws, for_weights, *sizes, width(n_points), ROWS, num_warps=1
-    )
+        *given, for_draws, for_weights,
+        n_points, n_draws, SMALLEST_WEIGHT, n_targets, width(n_points), ROWS, num_warps=1,
+    )  # fmt: skip
     return for_points, for_draws, for_weights
 
 

@@ -77,7 +77,7 @@ def _density_backward(
             z, log_p = _component(points, loc, log_weights, inverse, log_det, case, base, p, P, D, BD)
             log_f = tl.load(result + case * P + p, mask=p < P, other=0.0) + HALF_LOG
             g = tl.load(gradient + case * P + p, mask=p < P, other=0.0)
-            share = tl.where(p < P, g * tl.exp(log_p - log_f), 0.0)
+            share = tl.where(p < P, g * tl.exp(tl.minimum(log_p - log_f, 0.0)), 0.0)  # far out, rounding could exceed 1
             weighted = share[:, None] * times(z, inverse, BD)
             place = for_points + (case * P + p)[:, None] * D + k[None, :]
             columns = (p < P)[:, None] & (k < D)[None, :]
@@ -147,7 +147,7 @@ def _log_prob_backward(
     log_weight = tl.load(logits + base, mask=inside, other=0.0) - log_total(logits, case, inside, C)
     log_p = log_weight - log_det - HALF_LOG - 0.5 * tl.sum(z * z, 1)
     g = tl.load(gradient + case, mask=inside, other=0.0)
-    share = g * tl.exp(log_p - tl.load(result + case, mask=inside, other=0.0))
+    share = g * tl.exp(tl.minimum(log_p - tl.load(result + case, mask=inside, other=0.0), 0.0))
     tl.store(for_logits + base, share - g * tl.exp(log_weight), mask=inside)
     # v solves L^T v = z, from the last target to the first
     v = tl.zeros((BN, BD), dtype=tl.float32)
