@@ -211,3 +211,11 @@ def test_no_dataset_at_hand_is_refused_with_what_to_do(monkeypatch, tmp_path):
 def test_help_says_what_is_done_without_an_option():
     text = " ".join(run("--help").output.replace("│", " ").split())
     assert all(words in text for words in ("all at hand", "the paper's seven", "0.01,0.1,1,5,10", "5000; quick: 5"))
+
+
+def test_models_are_judged_by_no_more_rows_than_asked_and_validated_by_all():
+    some = working.prepare("diabetes", (0, 1), working.Settings(judged_rows=20))
+    every = working.prepare("diabetes", (0, 1), working.Settings())
+    assert some.test.y.shape[1] == some.validation.x.shape[1] == 20
+    assert torch.equal(some.test.y, every.test.y[:, :20])
+    assert len(some.train[0].x_validation) == len(every.train[0].x_validation) == every.validation.x.shape[1]
