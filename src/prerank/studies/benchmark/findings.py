@@ -167,7 +167,7 @@ def computing_table(results: Results) -> pd.DataFrame:
             "steps": fleets["steps"],
             "ms per step": fleets["ms_per_step"],
             "seconds": fleets["seconds"],
-            "peak GiB": fleets["peak_bytes"] / 2**30,
+            "peak GiB": fleets["peak_bytes"].where(fleets["peak_bytes"] > 0) / 2**30,  # none is known of a CPU
             "seconds per model": by_model,
             "authors' ratio": 60 * fleets["dataset"].map(recorded) / by_model,
         }
