@@ -23,7 +23,7 @@ from prerank import (
     smooth_pit,
 )
 from prerank.calibration import ClosedForm
-from prerank.calibration.pit import spread
+from prerank.calibration.smoothrank import spread
 
 LINEAR = [Marginal(), Location(), PCA(), Contrast()]
 PRERANKS = [*LINEAR, Scale(), Dependency(), HDR(), Copula(n_reference=30), SquaredDifference()]

@@ -66,7 +66,7 @@ def test_gradients_reach_weights_means_and_factors_and_are_right(prerank, monkey
 
 def hold_constants(prerank, penalty, law, y, noise, monkeypatch):
     """Whatever a step detaches keeps the value that it has at the starting point."""
-    from prerank.calibration import pit, preranks
+    from prerank.calibration import preranks, smoothrank
 
     def frozen(function):
         kept = []
@@ -78,7 +78,7 @@ def hold_constants(prerank, penalty, law, y, noise, monkeypatch):
 
         return held
 
-    for module, name in ((pit, "spread"), (preranks, "bandwidths"), (preranks, "principal_directions")):
+    for module, name in ((smoothrank, "spread"), (preranks, "bandwidths"), (preranks, "principal_directions")):
         monkeypatch.setattr(module, name, frozen(getattr(module, name)))
     penalty(law, y, noise=noise)
 

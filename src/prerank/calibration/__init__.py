@@ -16,9 +16,7 @@ from prerank.calibration.pit import (
     EmpiricalRank,
     ProjectedPIT,
     RandomisedRank,
-    SmoothRank,
     projected_pit,
-    smooth_pit,
 )
 from prerank.calibration.preranks import (
     HDR,
@@ -37,6 +35,7 @@ from prerank.calibration.preranks import (
 )
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
 from prerank.calibration.reading import read
+from prerank.calibration.smoothrank import SmoothRank, smooth_pit
 from prerank.calibration.testing import PCETest, chi_square_test, ks_test, pce_test
 
 __all__ = [

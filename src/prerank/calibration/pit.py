@@ -16,6 +16,7 @@ from prerank.calibration.inputs import refuse_bad_input
 from prerank.calibration.preranks import PreRank
 from prerank.calibration.projection import LinearProjection, Projection, chunks
 from prerank.calibration.ranks import all_weights_below_and_at, weight_below_and_at
+from prerank.calibration.smoothrank import SmoothRank, smooth_pit
 from prerank.forecast import (
     Ensemble,
     Forecast,
@@ -24,7 +25,6 @@ from prerank.forecast import (
     differentiable_draws,
     equally_weighted_draws,
 )
-from prerank.gpu import has_kernels
 from prerank.randomness import case_keys, uniform
 
 
@@ -41,17 +41,6 @@ class RandomisedRank:
 @dataclass(frozen=True)
 class EmpiricalRank:
     """Share of members at or below the observation (Algorithm 1): lives on M + 1 values, so never quite uniform."""
-
-
-@dataclass(frozen=True)
-class SmoothRank:
-    r"""$\sum_m w_m\, \sigma(\tau (T - \hat T_m) / s)$ with s the forecast's spread of T: differentiable, for training.
-
-    `relative=False` leaves s out, as the published experiments did: the temperature then depends on the units.
-    """
-
-    temperature: float = 100.0
-    relative: bool = True
 
 
 How = ClosedForm | RandomisedRank | EmpiricalRank | SmoothRank
@@ -212,38 +201,6 @@ def _end_to_end(parts: Iterator[tuple[slice, ProjectedPIT]], n_cases: int) -> Pr
             whole[name].narrow(axis, cases.start, cases.stop - cases.start).copy_(piece)
     assert first is not None
     return replace(first, tied=tied, **whole)  # type: ignore[arg-type]
-
-
-def smooth_pit(
-    projection: Projection, draws: Ensemble, y: Tensor, how: SmoothRank, scale: Tensor | None = None
-) -> Tensor:
-    """Smooth PIT (..., N, K) of y among weighted draws under a projection; `scale` (..., N, 1, K) may be held fixed."""
-    # projected together: one pass over what the projection learnt, instead of one for a single point and one for the rest
-    points = torch.cat([y[..., None, :].expand(*draws.members.shape[:-2], 1, -1), draws.members], -2)
-    projected = projection(points)
-    if scale is None and has_rank_kernel(projected, draws.weights):
-        from prerank.calibration.rank_kernel import smooth_rank
-
-        return smooth_rank(projected, draws.weights, how.temperature, how.relative)
-    t, members = projected.split([1, draws.n_members], -2)
-    weights = draws.probabilities[..., None]
-    if how.relative and scale is None:
-        scale = spread(members, weights)
-    difference = t - members if scale is None else (t - members) / scale
-    return (weights * torch.sigmoid(how.temperature * difference)).sum(-2)
-
-
-def has_rank_kernel(projected: Tensor, weights: Tensor | None) -> bool:
-    """Whether a fused kernel can rank projected points (..., N, M + 1, K): not too many members, in single precision."""
-    return projected.shape[-2] <= 257 and has_kernels(projected) and (weights is None or has_kernels(weights))
-
-
-def spread(members: Tensor, weights: Tensor) -> Tensor:
-    """Detached standard deviation of projected members (..., N, M, K) over the members, 1 where they all agree."""
-    members, weights = members.detach(), weights.detach()
-    centred = members - (weights * members).sum(-2, keepdim=True)
-    scale = (weights * centred.square()).sum(-2, keepdim=True).sqrt()
-    return torch.where(scale > 0, scale, 1.0)
 
 
 def _law_and_members(

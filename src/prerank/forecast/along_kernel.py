@@ -84,30 +84,28 @@ def _cdf_backward(
 
 
 class CDFAlong(torch.autograd.Function):
-    """CDF of u' Y at u' y, (n, K): y (n, D), loc, tril, logits as above, directions (n or 1, D, K) held fixed."""
+    """CDF of u' Y at u' y, (n, K): y (n, D), loc (n, C, D), tril (n, C, D, D), logits (n, C).
+
+    The directions (n or 1, D, K) are held fixed.
+    """
 
     @staticmethod
     def forward(ctx, y: Tensor, loc: Tensor, tril: Tensor, logits: Tensor, directions: Tensor) -> Tensor:
         (count, n_components, n_targets), n_directions = loc.shape, directions.shape[-1]
         result = y.new_empty(count, n_directions)
-        block = cases_of_a_block(n_targets)
         step = directions[0].numel() if len(directions) > 1 else 0
-        _cdf[(triton.cdiv(count, block), n_directions)](
-            y, loc, tril, logits, directions, result,
-            count, step, n_directions, n_components, n_targets, block, columns(n_targets), num_warps=2,
-        )  # fmt: skip
-        ctx.save_for_backward(y, loc, tril, logits, directions, result)
+        block = cases_of_a_block(n_targets)
+        ctx.sizes = count, step, n_directions, n_components, n_targets, block, columns(n_targets)
+        given = y, loc, tril, logits, directions, result
+        _cdf[(triton.cdiv(count, block), n_directions)](*given, *ctx.sizes, num_warps=2)
+        ctx.save_for_backward(*given)
         return result
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        y, loc, tril, logits, directions, result = ctx.saved_tensors
-        (count, n_components, n_targets), n_directions = loc.shape, directions.shape[-1]
-        for_loc, for_tril, for_logits = (torch.empty_like(part) for part in (loc, tril, logits))
-        block = cases_of_a_block(n_targets)
-        step = directions[0].numel() if len(directions) > 1 else 0
-        _cdf_backward[(triton.cdiv(count, block), n_components)](
-            y, loc, tril, logits, directions, result, gradient.contiguous(), for_loc, for_tril, for_logits,
-            count, step, n_directions, n_components, n_targets, block, columns(n_targets), num_warps=2,
-        )  # fmt: skip
-        return None, for_loc, for_tril, for_logits, None
+        given = ctx.saved_tensors
+        grown = [torch.empty_like(part) for part in given[1:4]]
+        count, _, _, n_components, _, block, _ = ctx.sizes
+        grid = (triton.cdiv(count, block), n_components)
+        _cdf_backward[grid](*given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=2)
+        return None, *grown, None

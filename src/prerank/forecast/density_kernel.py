@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.forecast.parts_kernel import cases_of_a_block, columns, log_total, outer_product, times
+from prerank.forecast.parts_kernel import add_log, cases_of_a_block, columns, log_total, outer_product, times
 
 _HALF_LOG_TWO_PI = 0.9189385332046727
 
@@ -52,9 +52,7 @@ def _density(
     for c in range(C):
         inverse, log_det = _inverse(tril, case * C + c, D, BD)
         _, log_p = _component(points, loc, log_weights, inverse, log_det, case, case * C + c, p, P, D, BD)
-        higher = tl.maximum(largest, log_p)
-        total = total * tl.exp(largest - higher) + tl.exp(log_p - higher)
-        largest = higher
+        largest, total = add_log(largest, total, log_p)
     tl.store(result + case * P + p, largest + tl.log(total) - HALF_LOG, mask=p < P)
 
 
@@ -127,9 +125,7 @@ def _log_prob(
         z, log_det = _whiten(y, loc, tril, case, c, inside, C, D, BN, BD)
         logit = tl.load(logits + case * C + c, mask=inside, other=0.0)
         log_p = logit - total_weight - log_det - HALF_LOG - 0.5 * tl.sum(z * z, 1)
-        higher = tl.maximum(largest, log_p)
-        total = total * tl.exp(largest - higher) + tl.exp(log_p - higher)
-        largest = higher
+        largest, total = add_log(largest, total, log_p)
     tl.store(result + case, largest + tl.log(total), mask=inside)
 
 
@@ -183,24 +179,19 @@ class LogDensity(torch.autograd.Function):
     def forward(ctx, points: Tensor, loc: Tensor, tril: Tensor, log_weights: Tensor) -> Tensor:
         (count, n_points, n_targets), n_components = points.shape, loc.shape[1]
         result = torch.empty(points.shape[:2], dtype=points.dtype, device=points.device)
-        block, warps = _points(n_targets)
-        _density[(count, triton.cdiv(n_points, block))](
-            points, loc, tril, log_weights, result,
-            n_points, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, block, columns(n_targets), num_warps=warps,
-        )  # fmt: skip
-        ctx.save_for_backward(points, loc, tril, log_weights, result)
+        block, ctx.warps = _points(n_targets)
+        half_log = _HALF_LOG_TWO_PI * n_targets
+        ctx.sizes = n_points, n_components, half_log, n_targets, block, columns(n_targets)
+        given = points, loc, tril, log_weights, result
+        _density[(count, triton.cdiv(n_points, block))](*given, *ctx.sizes, num_warps=ctx.warps)
+        ctx.save_for_backward(*given)
         return result
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        points, loc, tril, log_weights, result = ctx.saved_tensors
-        (count, n_points, n_targets), n_components = points.shape, loc.shape[1]
-        grown = [torch.empty_like(part) for part in (points, loc, tril, log_weights)]
-        block, warps = _points(n_targets)
-        _density_backward[(count,)](
-            points, loc, tril, log_weights, result, gradient.contiguous(), *grown,
-            n_points, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, block, columns(n_targets), num_warps=warps,
-        )  # fmt: skip
+        given = ctx.saved_tensors
+        grown = [torch.empty_like(part) for part in given[:4]]
+        _density_backward[(len(given[0]),)](*given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=ctx.warps)
         return tuple(grown)
 
 
@@ -211,22 +202,18 @@ class LogProb(torch.autograd.Function):
     def forward(ctx, y: Tensor, loc: Tensor, tril: Tensor, logits: Tensor) -> Tensor:
         count, n_components, n_targets = loc.shape
         result = torch.empty(count, dtype=y.dtype, device=y.device)
-        block = cases_of_a_block(n_targets)
-        _log_prob[(triton.cdiv(count, block),)](
-            y, loc, tril, logits, result,
-            count, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, block, columns(n_targets), num_warps=2,
-        )  # fmt: skip
-        ctx.save_for_backward(y, loc, tril, logits, result)
+        block, half_log = cases_of_a_block(n_targets), _HALF_LOG_TWO_PI * n_targets
+        ctx.sizes = count, n_components, half_log, n_targets, block, columns(n_targets)
+        given = y, loc, tril, logits, result
+        _log_prob[(triton.cdiv(count, block),)](*given, *ctx.sizes, num_warps=2)
+        ctx.save_for_backward(*given)
         return result
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        y, loc, tril, logits, result = ctx.saved_tensors
-        count, n_components, n_targets = loc.shape
-        for_loc, for_tril, for_logits = (torch.empty_like(part) for part in (loc, tril, logits))
-        block = cases_of_a_block(n_targets)
-        _log_prob_backward[(triton.cdiv(count, block), n_components)](
-            y, loc, tril, logits, result, gradient.contiguous(), for_loc, for_tril, for_logits,
-            count, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, block, columns(n_targets), num_warps=2,
-        )  # fmt: skip
-        return None, for_loc, for_tril, for_logits
+        given = ctx.saved_tensors
+        grown = [torch.empty_like(part) for part in given[1:4]]
+        count, n_components, _, _, block, _ = ctx.sizes
+        grid = (triton.cdiv(count, block), n_components)
+        _log_prob_backward[grid](*given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=2)
+        return None, *grown

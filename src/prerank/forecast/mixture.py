@@ -68,7 +68,7 @@ class GaussianMixture(Distribution):
         if self.has_kernel and not torch.is_grad_enabled():
             from prerank.forecast.covariance_kernel import covariance
 
-            parts = self._flat(self.loc, self.scale_tril, self.logits)
+            parts = self.flat(self.loc, self.scale_tril, self.logits)
             return covariance(*parts).reshape(*self.batch_shape, self.n_targets, self.n_targets)
         centred = self.loc - self.mean[..., None, :]
         within = self.scale_tril @ self.scale_tril.mT
@@ -102,7 +102,7 @@ class GaussianMixture(Distribution):
             if self.has_kernel and not value.requires_grad:
                 from prerank.forecast.density_kernel import LogProb
 
-                return LogProb.apply(*self._flat(value, self.loc, self.scale_tril, self.logits)).reshape(
+                return LogProb.apply(*self.flat(value, self.loc, self.scale_tril, self.logits)).reshape(
                     value.shape[:-1]
                 )
             return self.log_density(value[..., None, :])[..., 0]
@@ -116,7 +116,7 @@ class GaussianMixture(Distribution):
             from prerank.forecast.density_kernel import LogDensity
 
             points = points.expand(*self.batch_shape, *points.shape[-2:])
-            flat = self._flat(points, self.loc, self.scale_tril, self.log_weights)
+            flat = self.flat(points, self.loc, self.scale_tril, self.log_weights)
             return LogDensity.apply(*flat).reshape(points.shape[:-1])
         centred = (points[..., None, :, :] - self.loc[..., :, None, :]).mT
         whitened = torch.linalg.solve_triangular(self.scale_tril, centred, upper=False)
@@ -148,7 +148,7 @@ class GaussianMixture(Distribution):
             shape = directions.shape[-2:]
             if directions[..., 0, 0].numel() > 1:
                 directions = directions.expand(*self.batch_shape, *shape)
-            flat = self._flat(y.expand(*self.batch_shape, -1), self.loc, self.scale_tril, self.logits)
+            flat = self.flat(y.expand(*self.batch_shape, -1), self.loc, self.scale_tril, self.logits)
             result = CDFAlong.apply(*flat, directions.reshape(-1, *shape).contiguous())
             return result.reshape(*self.batch_shape, shape[-1])
         return self.cdf_along(directions, (y[..., :, None] * directions).sum(-2)[..., None, :])[..., 0, :]
@@ -207,8 +207,8 @@ class GaussianMixture(Distribution):
         if self.has_kernel and n_draws <= 256 and self.n_components <= 16:
             from prerank.forecast.allocation_kernel import Allocation
 
-            flat = Allocation.apply(self.logits.flatten(0, -2).contiguous(), n_draws, at_least)
-            share, choice = (part.reshape(*self.batch_shape, n_draws) for part in flat)
+            parts = Allocation.apply(*self.flat(self.logits), n_draws, at_least)
+            share, choice = (part.reshape(*self.batch_shape, n_draws) for part in parts)
         else:
             weights = self.weights
             counts = allocate(weights.detach(), n_draws, at_least)
@@ -234,7 +234,7 @@ class GaussianMixture(Distribution):
         if self.has_kernel and choice.shape[-1] <= 256:
             from prerank.forecast.draw_kernel import Draw
 
-            return Draw.apply(*self._flat(self.loc, self.scale_tril, choice, noise)).reshape(noise.shape)
+            return Draw.apply(*self.flat(self.loc, self.scale_tril, choice, noise)).reshape(noise.shape)
         points = torch.zeros_like(noise)
         # One product per component instead of gathering (N, M, D, D) factors: C times the arithmetic, 1/D the memory.
         for c in range(self.n_components):
@@ -242,7 +242,7 @@ class GaussianMixture(Distribution):
             points = torch.where((choice == c)[..., None], drawn, points)
         return points
 
-    def _flat(self, *parts: Tensor) -> list[Tensor]:
+    def flat(self, *parts: Tensor) -> list[Tensor]:
         """Tensors with all cases on one axis, as the kernels take them."""
         return [part.flatten(0, len(self.batch_shape) - 1).contiguous() for part in parts]
 

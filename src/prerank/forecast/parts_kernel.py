@@ -28,15 +28,19 @@ def times(a, b, BD: tl.constexpr):
 
 
 @triton.jit
+def add_log(largest, total, value):
+    """One more term of a sum of exponentials, kept as exp(largest) times total: both after it."""
+    higher = tl.maximum(largest, value)
+    return higher, total * tl.exp(largest - higher) + tl.exp(value - higher)
+
+
+@triton.jit
 def log_total(logits, case, inside, C):
     """log of the sum of exp of all logits, for a block of cases."""
     largest = tl.load(logits + case * C, mask=inside, other=0.0)
     total = tl.full(largest.shape, 1.0, dtype=tl.float32)
     for c in range(1, C):
-        logit = tl.load(logits + case * C + c, mask=inside, other=0.0)
-        higher = tl.maximum(largest, logit)
-        total = total * tl.exp(largest - higher) + tl.exp(logit - higher)
-        largest = higher
+        largest, total = add_log(largest, total, tl.load(logits + case * C + c, mask=inside, other=0.0))
     return largest + tl.log(total)
 
 

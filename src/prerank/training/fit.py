@@ -256,18 +256,14 @@ class _Loop:
         scores = self.options.score(forecast, y, noise if noise is None else noise[self.seed_of])
         loss = (scores * weights).sum(-1) / weights.sum(-1)
         shapes = [group.penalty.noise_shapes(forecast, y.shape[-2]) for group in self.groups]
-        drawn = self._drawn(shapes)  # penalties of one shape share their numbers
+        drawn = self._drawn(shapes)
         values = [torch.zeros_like(loss[models]) for models in self.segments]
         forecasts = _split(forecast, [models.stop - models.start for models in self.segments])
         found: list[tuple[int, Tensor]] = []
         with Branches(self.device, len(self.groups)) as branches:
             for number, group in enumerate(self.groups):
                 with branches[number]:
-                    shared = [
-                        None if shape is None else SharedNumbers(drawn[stream, shape], group.seeds)
-                        for stream, shape in zip(_STREAMS, shapes[number], strict=True)
-                    ]
-                    noise = _as_taken_by(group.penalty, shared)
+                    noise = group.taken(drawn[number])
                     own = _join([forecasts[k] for k in group.segments])
                     observed, case_weights = y[group.models], weights[group.models]
                     value = group.penalty(own, observed, case_weights=case_weights, noise=noise)
@@ -279,25 +275,19 @@ class _Loop:
             values[segment] = values[segment] + value
         return (loss + self.strength * torch.cat(values)) * (total[:, 0] > 0)
 
-    def _drawn(self, shapes: Sequence[Shapes]) -> dict[tuple[str, tuple[int, ...]], Tensor]:
-        """Random numbers (seeds, *shape) of this step, for every stream and shape that is asked for."""
-        soft = {
-            shape
-            for group, pair in zip(self.groups, shapes, strict=True)
-            for shape in pair
-            if isinstance(group.penalty, PublishedPenalty)
-        }
-        wanted = {
-            (stream, shape)
-            for pair in shapes
-            for stream, shape in zip(_STREAMS, pair, strict=True)
-            if shape is not None
-        }
-        drawn = {}
-        for stream, shape in wanted:
-            normals = normals_of_step(self.noise_keys[stream], self.clock, shape, self.dtype)
-            drawn[stream, shape] = with_gumbel(normals) if shape in soft else normals
-        return drawn
+    def _drawn(self, shapes: Sequence[Shapes]) -> list[list[Tensor | None]]:
+        """Random numbers (seeds, *shape) of this step for every group, a tensor per stream; groups of a kind share them."""
+        drawn: dict[object, Tensor] = {}
+        numbers: list[list[Tensor | None]] = []
+        for group, pair in zip(self.groups, shapes, strict=True):
+            numbers.append([])
+            for stream, shape in zip(_STREAMS, pair, strict=True):
+                kind = stream, shape, group.soft
+                if shape is not None and kind not in drawn:
+                    normals = normals_of_step(self.noise_keys[stream], self.clock, shape, self.dtype)
+                    drawn[kind] = with_gumbel(normals) if group.soft else normals
+                numbers[-1].append(drawn.get(kind))
+        return numbers
 
     def _noise(self, stream: str, n_draws: int, y: Tensor, step: Tensor) -> Tensor | None:
         shape = (y.shape[-2], n_draws, y.shape[-1])
@@ -371,12 +361,17 @@ class _Group:
     models: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     seeds: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
+    @property
+    def soft(self) -> bool:
+        """Whether the penalty draws softly, as published: from numbers of its own kind, which it takes shared."""
+        return isinstance(self.penalty, PublishedPenalty)
 
-def _as_taken_by(penalty: Penalty, shared: list[SharedNumbers | None]) -> Any:
-    """Random numbers the way a penalty takes them: a copy for every model, or as they are shared where it can do that."""
-    if isinstance(penalty, PublishedPenalty):
-        return tuple(shared)
-    return tuple(None if numbers is None else numbers.of_models() for numbers in shared)
+    def taken(self, numbers: list[Tensor | None]) -> Any:
+        """Random numbers (seeds, ...) the way the penalty takes them: shared, or a copy for every model."""
+        return tuple(
+            None if values is None else SharedNumbers(values, self.seeds) if self.soft else values[self.seeds]
+            for values in numbers
+        )
 
 
 def _join(forecasts: list[GaussianMixture]) -> GaussianMixture:

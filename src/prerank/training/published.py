@@ -7,7 +7,6 @@ too narrow, so that even a perfect forecast looks miscalibrated. Indicators were
 of that is here, to reproduce those tables and for nothing else; `PreRankPenalty` and `projected_pit` are the exact way.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,15 +21,16 @@ from prerank.calibration import (
     LinearProjection,
     PreRank,
     Projection,
+    SmoothRank,
     inclusive_levels,
     pce,
     pce_kde,
     pce_null,
     principal_directions,
+    smooth_pit,
 )
-from prerank.calibration.pit import has_rank_kernel
 from prerank.calibration.projection import PointwiseProjection
-from prerank.forecast import Forecast, GaussianMixture
+from prerank.forecast import Ensemble, Forecast, GaussianMixture
 from prerank.randomness import key, normal
 from prerank.training.penalty import Noise, Numbers, Shapes, SharedNumbers, Sizes, listed, require_sound
 from prerank.training.softcdf import soft_joint_cdf
@@ -62,14 +62,12 @@ def _averages(law: GaussianMixture, noise: Numbers) -> Tensor:
     """`soft_draws` by a kernel, in which models of one seed read the same numbers."""
     from prerank.training.softdraws_kernel import Average
 
-    cases, lead = law.batch_shape[-1], law.batch_shape[:-1]
     if isinstance(noise, SharedNumbers):
         values, owner = noise.values, noise.owner
     else:
-        values = noise.reshape(-1, cases, *noise.shape[-3:])
-        owner = torch.arange(math.prod(lead), device=noise.device) % len(values)
-    parts = (part.flatten(0, len(lead)).contiguous() for part in (law.loc, law.scale_tril, law.log_weights))
-    drawn = Average.apply(*parts, values.contiguous(), owner)
+        values = noise.reshape(-1, *noise.shape[-4:])
+        owner = torch.arange(law.batch_shape[:-1].numel(), device=noise.device) % len(values)
+    drawn = Average.apply(*law.flat(law.loc, law.scale_tril, law.log_weights), values.contiguous(), owner)
     return drawn.reshape(*law.batch_shape, noise.shape[-3], law.n_targets)
 
 
@@ -111,15 +109,7 @@ def published_pit(
         projection = PointwiseProjection(lambda points: law.log_density(points)[..., None], ("log density",))
     else:
         projection = prerank.given(law)
-    # projected together, as in `smooth_pit`: one pass over what the projection learnt
-    points = torch.cat([y[..., None, :].expand(*draws.shape[:-2], 1, -1), draws], -2)
-    projected = projection(points)
-    if has_rank_kernel(projected, None):
-        from prerank.calibration.rank_kernel import smooth_rank
-
-        return smooth_rank(projected, None, _SHARPNESS, relative=False)
-    t, hat = projected.split([1, draws.shape[-2]], -2)
-    return torch.sigmoid(_SHARPNESS * (t - hat)).mean(-2)
+    return smooth_pit(projection, Ensemble(draws), y, SmoothRank(_SHARPNESS, relative=False))
 
 
 def _pooled_covariance(draws: Tensor, case_weights: Tensor | None) -> Tensor:

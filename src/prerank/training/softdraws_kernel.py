@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.forecast.parts_kernel import columns, outer_product, times
+from prerank.forecast.parts_kernel import add_log, columns, outer_product, times
 
 
 @triton.jit
@@ -22,9 +22,7 @@ def _log_total(log_weights, noise, case, drawn, inside, C, D: tl.constexpr, BS: 
         value = tl.load(log_weights + case * C + c) + tl.load(
             noise + (drawn * C + c) * (D + 1) + D, mask=inside, other=0.0
         )
-        higher = tl.maximum(largest, value)
-        total = total * tl.exp(largest - higher) + tl.exp(value - higher)
-        largest = higher
+        largest, total = add_log(largest, total, value)
     return largest + tl.log(total)
 
 
