@@ -108,8 +108,10 @@ def of_ranks(n_targets: int) -> Iterator[Row]:
 
     for prerank in (Scale(), Dependency()) if n_targets > 2 else (Scale(),) if n_targets > 1 else ():
         yield from errors(f"rank by {prerank.name}", rank(prerank), (members, weights))
-    yield from errors("joint CDF", joint, (points, members, weights))
-    yield from errors("published CDF", lambda p, r: soft_joint_cdf(p, r, 3.0), (points, members))
+    many = numbers(MODELS, CASES, 300, n_targets), numbers(MODELS, CASES, 290, n_targets), numbers(MODELS, CASES, 290)
+    for what, given in (("joint CDF", (points, members, weights)), ("joint CDF, many draws", many)):
+        yield from errors(what, joint, given)
+        yield from errors(f"published {what}", lambda p, r: soft_joint_cdf(p, r, 3.0), given[:2])
     pit, cases = torch.special.ndtr(numbers(MODELS, CASES, n_targets)), numbers(MODELS, CASES).exp()
     for what, given in (("smooth PCE", None), ("weighted smooth PCE", cases)):
         yield from errors(what, lambda z, given=given: pce_kde(z, 20.0, case_weights=given), (pit,))

@@ -1,7 +1,7 @@
 """Milliseconds per training step: each pre-rank alone, in a fleet, and against a plain implementation.
 
     python benchmarks/training.py                      # two CPU cores: ratios to a plain loop, D = 4 and 16
-    python benchmarks/training.py --device cuda        # one GPU: 180 models at D = 2, 6, 16
+    python benchmarks/training.py --device cuda        # one GPU: 180 models at D = 2, 6, 16, both protocols
 
 All numbers of a table come from one run; absolute times on a CPU are those of the machine.
 """
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 from prerank.calibration import paper_preranks
-from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
+from prerank.training import FitOptions, PreRankPenalty, PublishedPenalty, Run, TrainingSet, fit
 from prerank.training.progress import Stopwatch
 
 BATCH, DRAWS, FEATURES, COMPONENTS = 256, 100, 10, 5
@@ -139,33 +139,38 @@ def cpu_table(fleet: int, epochs: int) -> None:
             )
 
 
-def grid(n_targets: int) -> list[Run]:
+def grid(n_targets: int, protocol: type[PreRankPenalty] | type[PublishedPenalty] = PreRankPenalty) -> list[Run]:
     """The benchmark's grid of one dataset: 7 pre-ranks x 5 strengths x 5 seeds and 5 baselines."""
-    penalties = [PreRankPenalty(prerank, n_draws=DRAWS) for prerank in paper_preranks(n_targets)]
+    penalties = [protocol(prerank, n_draws=DRAWS) for prerank in paper_preranks(n_targets)]
     return [Run(seed) for seed in SEEDS] + [
         Run(seed, penalty, strength) for penalty in penalties for strength in STRENGTHS for seed in SEEDS
     ]
 
 
-def gpu_table(profile: bool, out: Path | None) -> None:
+def gpu_table(dimensions: list[int], profile: bool, out: Path | None) -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     print(torch.cuda.get_device_name(), "float32, no tf32; batch", BATCH, "S", DRAWS)
-    print(f"{'D':>3} {'models':>6} {'ms/step':>8} {'GB peak':>8} {'floor ms':>9}   per group alone (ms/step)")
-    for n_targets in (2, 6, 16):
+    print("milliseconds a step of all models, of every third and every ninth; at last each group of the grid alone")
+    print("  D  models      all    third    ninth  GB peak  floor ms")
+    for n_targets in dimensions:
         data = make_set(n_targets, "cuda", 64 * BATCH)
+        for protocol in (PreRankPenalty, PublishedPenalty):
+            runs = grid(n_targets, protocol)
+            torch.cuda.reset_peak_memory_stats()
+            times = [milliseconds_per_step(runs[::share], data, 5) for share in (1, 3, 9)]
+            peak = torch.cuda.max_memory_allocated() / 1e9
+            listed = " ".join(f"{ms:>8.2f}" for ms in times)
+            print(
+                f"{n_targets:>3} {len(runs):>7} {listed} {peak:>8.2f} {floor(n_targets):>9.2f}   {protocol.__name__}",
+                flush=True,
+            )
+            if profile:
+                _profile(runs, data, out, f"{n_targets}_{protocol.__name__}")
         runs = grid(n_targets)
-        torch.cuda.reset_peak_memory_stats()
-        whole = milliseconds_per_step(runs, data, 5)
-        peak = torch.cuda.max_memory_allocated() / 1e9
         parts = {"none": milliseconds_per_step(runs[:5], data, 3)}
         for k, prerank in enumerate(paper_preranks(n_targets)):
             parts[prerank.name] = milliseconds_per_step(runs[5 + 25 * k : 30 + 25 * k], data, 3)
-        listed = ", ".join(f"{name} {ms:.2f}" for name, ms in parts.items())
-        print(
-            f"{n_targets:>3} {len(runs):>6} {whole:>8.2f} {peak:>8.2f} {floor(n_targets):>9.2f}   {listed}", flush=True
-        )
-        if profile:
-            _profile(runs, data, out, n_targets)
+        print("    alone: " + ", ".join(f"{name} {ms:.2f}" for name, ms in parts.items()), flush=True)
 
 
 def floor(n_targets: int, bandwidth: float = 4.3e12, flops: float = 60e12) -> float:
@@ -183,7 +188,7 @@ def floor(n_targets: int, bandwidth: float = 4.3e12, flops: float = 60e12) -> fl
     return 1000 * max(moved / bandwidth, done / flops)
 
 
-def _profile(runs: list[Run], data: TrainingSet, out: Path | None, n_targets: int) -> None:
+def _profile(runs: list[Run], data: TrainingSet, out: Path | None, name: str) -> None:
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as record
 
@@ -192,7 +197,7 @@ def _profile(runs: list[Run], data: TrainingSet, out: Path | None, n_targets: in
     text = recorded.key_averages().table(sort_by="cuda_time_total", row_limit=60, max_name_column_width=90)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        (out / f"profile_d{n_targets}.txt").write_text(text)
+        (out / f"profile_{name}.txt").write_text(text)
 
 
 if __name__ == "__main__":
@@ -200,10 +205,11 @@ if __name__ == "__main__":
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--fleet", type=int, default=30)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 6, 16], help="on a GPU")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     if chosen.device == "cuda":
-        gpu_table(chosen.profile, chosen.out)
+        gpu_table(chosen.dimensions, chosen.profile, chosen.out)
     else:
         cpu_table(chosen.fleet, chosen.epochs)

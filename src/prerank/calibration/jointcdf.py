@@ -47,7 +47,7 @@ class _LogJointCDF(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, points: Tensor, draws: Tensor, weights: Tensor) -> Tensor:
-        if has_kernel(points, draws):
+        if has_kernels(points):
             from prerank.calibration.jointcdf_kernel import forward
 
             points, draws, weights = points.contiguous(), draws.contiguous(), weights.contiguous()
@@ -66,7 +66,7 @@ class _LogJointCDF(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         points, draws, weights, result = ctx.saved_tensors
-        if has_kernel(points, draws):
+        if has_kernels(points):
             from prerank.calibration.jointcdf_kernel import backward
 
             return backward(points, draws, weights, result, gradient.contiguous())
@@ -86,11 +86,6 @@ class _LogJointCDF(torch.autograd.Function):
                 for_points[d, cases] = moved.sum(-1)
                 for_draws[d, cases] = -moved.sum(-2)
         return for_points.movedim(0, -1), for_draws.movedim(0, -1), for_weights
-
-
-def has_kernel(points: Tensor, draws: Tensor) -> bool:
-    """Whether a fused kernel can do it: on a GPU, in single precision, with draws that fit a block."""
-    return has_kernels(points) and draws.shape[1] <= 256
 
 
 def cases_at_once(points: Tensor, draws: Tensor) -> list[slice]:

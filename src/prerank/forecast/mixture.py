@@ -204,7 +204,7 @@ class GaussianMixture(Distribution):
                 f"{n_draws} draws are too few for {self.n_components} components with at least {at_least} each; "
                 f"ask for {self.n_components * at_least} or more"
             )
-        if self.has_kernel and n_draws <= 256 and self.n_components <= 16:
+        if self.has_kernel and n_draws <= 1024 and self.n_components <= 16:
             from prerank.forecast.allocation_kernel import Allocation
 
             parts = Allocation.apply(*self.flat(self.logits), n_draws, at_least)
@@ -231,7 +231,7 @@ class GaussianMixture(Distribution):
 
     def _combine(self, choice: Tensor, noise: Tensor) -> Tensor:
         """mu_c + L_c eps with c = choice (..., N, M), eps = noise (..., N, M, D)."""
-        if self.has_kernel and choice.shape[-1] <= 256:
+        if self.has_kernel:
             from prerank.forecast.draw_kernel import Draw
 
             return Draw.apply(*self.flat(self.loc, self.scale_tril, choice, noise)).reshape(noise.shape)

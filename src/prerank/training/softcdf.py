@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from prerank.calibration.jointcdf import cases_at_once, has_kernel
+from prerank.calibration.jointcdf import cases_at_once
+from prerank.gpu import has_kernels
 
 
 def soft_joint_cdf(points: Tensor, draws: Tensor, sharpness: float) -> Tensor:
@@ -30,7 +31,7 @@ class _SoftJointCDF(torch.autograd.Function):
     def forward(ctx: FunctionCtx, points: Tensor, draws: Tensor) -> Tensor:
         points, draws = points.contiguous(), draws.contiguous()
         ctx.save_for_backward(points, draws)
-        if has_kernel(points, draws):
+        if has_kernels(points):
             from prerank.training.softcdf_kernel import forward
 
             return forward(points, draws)
@@ -39,7 +40,7 @@ class _SoftJointCDF(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         points, draws = ctx.saved_tensors
-        if has_kernel(points, draws):
+        if has_kernels(points):
             from prerank.training.softcdf_kernel import backward
 
             return backward(points, draws, gradient.contiguous())

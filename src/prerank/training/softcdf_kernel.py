@@ -1,6 +1,6 @@
 """The Triton kernels behind `prerank.training.softcdf`; imported only where there is a GPU.
 
-As in `prerank.calibration.jointcdf_kernel`: a block of points against all draws, a block of draws against all points, pairs
+As in `prerank.calibration.jointcdf_kernel`: a block of points against the draws, a block of draws against the points, pairs
 in registers, and no two programs write to the same place. One kernel serves both, since a point and a draw exchange
 their roles with a sign.
 """
@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.calibration.jointcdf_kernel import ROWS, width
+from prerank.calibration.jointcdf_kernel import ROWS, add, blocks
 
 
 @triton.jit
@@ -25,33 +25,37 @@ def _products(points, draws, case, p, r, P, R, SIGN, D: tl.constexpr, BP: tl.con
 
 
 @triton.jit
-def _forward(points, draws, result, P, R, D: tl.constexpr, BP: tl.constexpr, BR: tl.constexpr):
+def _forward(points, draws, result, P, R, D: tl.constexpr, BP: tl.constexpr, BR: tl.constexpr, BLOCKS: tl.constexpr):
     case = tl.program_id(0).to(tl.int64)
     p = tl.program_id(1) * BP + tl.arange(0, BP)
-    r = tl.arange(0, BR)
-    product = _products(points, draws, case, p, r, P, R, 1.0, D, BP, BR)
-    tl.store(result + case * P + p, tl.sum(product, 1) / R, mask=p < P)
+    total = tl.zeros((BP,), dtype=tl.float32)
+    for block in range(BLOCKS):
+        r = block * BR + tl.arange(0, BR)
+        total += tl.sum(_products(points, draws, case, p, r, P, R, 1.0, D, BP, BR), 1)
+    tl.store(result + case * P + p, total / R, mask=p < P)
 
 
 @triton.jit
 def _backward(
     rows, columns, gradient, for_rows,
-    P, R, SIGN, SHARE, BY_ROW: tl.constexpr, D: tl.constexpr, BP: tl.constexpr, BR: tl.constexpr,
+    P, R, SIGN, SHARE, BY_ROW: tl.constexpr,
+    D: tl.constexpr, BP: tl.constexpr, BR: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the rows: points against draws with SIGN 1 and `gradient` by row, draws against points with -1."""
     case = tl.program_id(0).to(tl.int64)
     p = tl.program_id(1) * BP + tl.arange(0, BP)
-    r = tl.arange(0, BR)
-    pull = _products(rows, columns, case, p, r, P, R, SIGN, D, BP, BR) * (SIGN * SHARE)
-    if BY_ROW:
-        pull = pull * tl.load(gradient + case * P + p, mask=p < P, other=0.0)[:, None]
-    else:
-        pull = pull * tl.load(gradient + case * R + r, mask=r < R, other=0.0)[None, :]
-    for d in tl.static_range(D):
-        y = SIGN * tl.load(rows + (case * P + p) * D + d, mask=p < P, other=0.0)
-        x = SIGN * tl.load(columns + (case * R + r) * D + d, mask=r < R, other=0.0)
-        moved = pull / (1.0 + tl.exp(y[:, None] - x[None, :]))
-        tl.store(for_rows + (case * P + p) * D + d, tl.sum(moved, 1), mask=p < P)
+    for block in range(BLOCKS):
+        r = block * BR + tl.arange(0, BR)
+        pull = _products(rows, columns, case, p, r, P, R, SIGN, D, BP, BR) * (SIGN * SHARE)
+        if BY_ROW:
+            pull = pull * tl.load(gradient + case * P + p, mask=p < P, other=0.0)[:, None]
+        else:
+            pull = pull * tl.load(gradient + case * R + r, mask=r < R, other=0.0)[None, :]
+        for d in tl.static_range(D):
+            y = SIGN * tl.load(rows + (case * P + p) * D + d, mask=p < P, other=0.0)
+            x = SIGN * tl.load(columns + (case * R + r) * D + d, mask=r < R, other=0.0)
+            moved = tl.sum(pull / (1.0 + tl.exp(y[:, None] - x[None, :])), 1)
+            add(for_rows + (case * P + p) * D + d, moved, p < P, block)
 
 
 def forward(points: Tensor, draws: Tensor) -> Tensor:
@@ -59,7 +63,7 @@ def forward(points: Tensor, draws: Tensor) -> Tensor:
     (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
     result = torch.empty(count, n_points, device=points.device)
     grid = (count, triton.cdiv(n_points, ROWS))
-    _forward[grid](points, draws, result, n_points, n_draws, n_targets, ROWS, width(n_draws), num_warps=1)
+    _forward[grid](points, draws, result, n_points, n_draws, n_targets, ROWS, *blocks(n_draws), num_warps=1)
     return result
 
 
@@ -69,10 +73,10 @@ def backward(points: Tensor, draws: Tensor, gradient: Tensor) -> tuple[Tensor, T
     for_points, for_draws = torch.empty_like(points), torch.empty_like(draws)
     _backward[(count, triton.cdiv(n_points, ROWS))](
         points, draws, gradient, for_points,
-        n_points, n_draws, 1.0, 1.0 / n_draws, True, n_targets, ROWS, width(n_draws), num_warps=1,
+        n_points, n_draws, 1.0, 1.0 / n_draws, True, n_targets, ROWS, *blocks(n_draws), num_warps=1,
     )  # fmt: skip
     _backward[(count, triton.cdiv(n_draws, ROWS))](
         draws, points, gradient, for_draws,
-        n_draws, n_points, -1.0, 1.0 / n_draws, False, n_targets, ROWS, width(n_points), num_warps=1,
+        n_draws, n_points, -1.0, 1.0 / n_draws, False, n_targets, ROWS, *blocks(n_points), num_warps=1,
     )  # fmt: skip
     return for_points, for_draws
