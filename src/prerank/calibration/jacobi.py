@@ -2,7 +2,7 @@
 
 The library routine checks for errors on the host after every call, so it cannot be part of a captured graph, and its
 batched version is slow for the thousands of small matrices that a fleet asks for. A cyclic Jacobi sweep rotates D/2
-disjoint pairs of axes at once (a round-robin schedule), which is three small matrix products per round.
+disjoint pairs of axes at once (a round-robin schedule): every column meets one other, and the two are mixed.
 """
 
 import torch

@@ -19,10 +19,11 @@ def _jacobi(matrix, vectors, values, N: tl.constexpr, EVEN: tl.constexpr, SIZE: 
         # round robin: place EVEN - 1 stays, the others meet (2r - k) mod (EVEN - 1), or the one that stays
         q = (2 * r - j + 2 * M) % M
         partner = tl.where(j >= EVEN, j, tl.where(j == M, r, tl.where(q == j, M, q)))
-        own_row = tl.sum(tl.where(i == j, a, 0.0), 1)[:, None]
+        across = partner + tl.zeros((SIZE, SIZE), dtype=tl.int32)
+        swapped = tl.gather(a, across, 1)
         own = tl.sum(tl.where(i == j, a, 0.0), 0)[None, :]
-        other = tl.sum(tl.where(i == partner, own_row, 0.0), 0)[None, :]
-        off = tl.sum(tl.where(i == partner, a, 0.0), 0)[None, :]
+        other = tl.sum(tl.where(i == partner, swapped, 0.0), 0)[None, :]
+        off = tl.sum(tl.where(i == j, swapped, 0.0), 0)[None, :]
         first = j < partner
         rotate = (partner != j) & (off != 0.0)
         difference = tl.where(first, other - own, own - other)
@@ -31,10 +32,10 @@ def _jacobi(matrix, vectors, values, N: tl.constexpr, EVEN: tl.constexpr, SIZE: 
         t = tl.where(rotate, t, 0.0)
         c = tl.div_rn(1.0 + 0.0 * t, tl.sqrt_rn(1.0 + t * t))
         s = tl.where(first, -t * c, t * c)
-        rotation = tl.where(i == j, c, tl.where((i == partner) & (partner != j), s, 0.0))
-        a = tl.dot(a, rotation, input_precision="ieee")
-        a = tl.dot(tl.trans(rotation), a, input_precision="ieee")
-        v = tl.dot(v, rotation, input_precision="ieee")
+        # with the rotation R the new matrix is R'AR, and since it is symmetric, (AR)'R: columns are all that ever turns
+        a = tl.trans(a * c + swapped * s)
+        a = a * c + tl.gather(a, across, 1) * s
+        v = v * c + tl.gather(v, across, 1) * s
     tl.store(vectors + start + i * N + j, v, mask=inside)
     k = tl.arange(0, SIZE)
     diagonal = tl.sum(tl.where(i == j, a, 0.0), 0)

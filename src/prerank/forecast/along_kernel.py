@@ -97,7 +97,7 @@ class CDFAlong(torch.autograd.Function):
         block = cases_of_a_block(n_targets)
         ctx.sizes = count, step, n_directions, n_components, n_targets, block, columns(n_targets)
         given = y, loc, tril, logits, directions, result
-        _cdf[(triton.cdiv(count, block), n_directions)](*given, *ctx.sizes, num_warps=2)
+        _cdf[(triton.cdiv(count, block), n_directions)](*given, *ctx.sizes, num_warps=1)
         ctx.save_for_backward(*given)
         return result
 
@@ -107,5 +107,5 @@ class CDFAlong(torch.autograd.Function):
         grown = [torch.empty_like(part) for part in given[1:4]]
         count, _, _, n_components, _, block, _ = ctx.sizes
         grid = (triton.cdiv(count, block), n_components)
-        _cdf_backward[grid](*given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=2)
+        _cdf_backward[grid](*given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=1)
         return None, *grown, None

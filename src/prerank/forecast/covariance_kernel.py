@@ -41,6 +41,6 @@ def covariance(loc: Tensor, tril: Tensor, logits: Tensor) -> Tensor:
     block = cases_of_a_block(n_targets)
     grid = (triton.cdiv(count, block),)
     _covariance[grid](
-        loc, tril, logits, result, count, n_components, n_targets, block, columns(n_targets), num_warps=2
+        loc, tril, logits, result, count, n_components, n_targets, block, columns(n_targets), num_warps=1
     )  # fmt: skip
     return result

@@ -15,80 +15,81 @@ _HALF_LOG_TWO_PI = 0.9189385332046727
 
 
 @triton.jit
-def _inverse(tril, base, D: tl.constexpr, BD: tl.constexpr):
-    """Inverse (BD, BD) of a lower triangular factor, row by row, and the log of its determinant."""
-    i = tl.arange(0, BD)[:, None]
-    k = tl.arange(0, BD)[None, :]
-    inverse = tl.zeros((BD, BD), dtype=tl.float32)
-    log_det = 0.0
+def _invert(tril, log_weights, inverse, height, N, D: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr):
+    """Inverses of a block of factors, row by row, and the logs of weights over their determinants."""
+    n = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN)
+    inside = n < N
+    i = tl.arange(0, BD)[None, :, None]
+    k = tl.arange(0, BD)[None, None, :]
+    found = tl.zeros((BN, BD, BD), dtype=tl.float32)
+    log_height = tl.load(log_weights + n, mask=inside, other=0.0)
     for d in tl.static_range(D):
-        row = tl.load(tril + (base * D + d) * D + i, mask=i < d, other=0.0)
-        diagonal = tl.load(tril + (base * D + d) * D + d)
-        value = (tl.where(k == d, 1.0, 0.0) - tl.sum(inverse * row, 0)[None, :]) / diagonal
-        inverse = tl.where(i == d, value, inverse)
-        log_det -= tl.log(diagonal)
-    return inverse, log_det
+        row = tl.load(tril + (n[:, None, None] * D + d) * D + i, mask=inside[:, None, None] & (i < d), other=0.0)
+        diagonal = tl.load(tril + (n * D + d) * D + d, mask=inside, other=1.0)
+        value = (tl.where(k == d, 1.0, 0.0) - tl.sum(found * row, 1)[:, None, :]) / diagonal[:, None, None]
+        found = tl.where(i == d, value, found)
+        log_height -= tl.log(diagonal)
+    place = inverse + (n[:, None, None] * D + i) * D + k
+    tl.store(place, found, mask=inside[:, None, None] & (i < D) & (k < D))
+    tl.store(height + n, log_height, mask=inside)
 
 
 @triton.jit
-def _component(points, loc, log_weights, inverse, log_det, case, base, p, P, D: tl.constexpr, BD: tl.constexpr):
+def _component(points, loc, inverse, height, case, base, p, P, D: tl.constexpr, BD: tl.constexpr):
     """Whitened points (BP, BD) under a component, and the log of its weight times its density, but for a constant."""
-    k = tl.arange(0, BD)
-    place = points + (case * P + p)[:, None] * D + k[None, :]
-    y = tl.load(place, mask=(p < P)[:, None] & (k < D)[None, :], other=0.0)
+    k = tl.arange(0, BD)[None, :]
+    i = tl.arange(0, BD)[:, None]
+    y = tl.load(points + (case * P + p)[:, None] * D + k, mask=(p < P)[:, None] & (k < D), other=0.0)
     mean = tl.load(loc + base * D + k, mask=k < D, other=0.0)
-    z = times(y - mean[None, :], tl.trans(inverse), BD)
-    return z, tl.load(log_weights + base) + log_det - 0.5 * tl.sum(z * z, 1)
+    transposed = tl.load(inverse + (base * D + k) * D + i, mask=(i < D) & (k < D), other=0.0)
+    z = times(y - mean, transposed, BD)
+    return z, tl.load(height + base) - 0.5 * tl.sum(z * z, 1)
 
 
 @triton.jit
-def _density(
-    points, loc, tril, log_weights, result, P, C, HALF_LOG, D: tl.constexpr, BP: tl.constexpr, BD: tl.constexpr
-):
+def _density(points, loc, inverse, height, result, P, C, HALF_LOG, D: tl.constexpr, BP: tl.constexpr, BD: tl.constexpr):
     case = tl.program_id(0).to(tl.int64)
     p = tl.program_id(1) * BP + tl.arange(0, BP)
     largest = tl.full((BP,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((BP,), dtype=tl.float32)
     for c in range(C):
-        inverse, log_det = _inverse(tril, case * C + c, D, BD)
-        _, log_p = _component(points, loc, log_weights, inverse, log_det, case, case * C + c, p, P, D, BD)
+        _, log_p = _component(points, loc, inverse, height, case, case * C + c, p, P, D, BD)
         largest, total = add_log(largest, total, log_p)
     tl.store(result + case * P + p, largest + tl.log(total) - HALF_LOG, mask=p < P)
 
 
 @triton.jit
 def _density_backward(
-    points, loc, tril, log_weights, result, gradient, for_points, for_loc, for_tril, for_weights,
+    points, loc, inverse, height, result, gradient, for_points, for_loc, for_tril, for_weights,
     P, C, HALF_LOG, D: tl.constexpr, BP: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     case = tl.program_id(0).to(tl.int64)
-    k = tl.arange(0, BD)
+    k = tl.arange(0, BD)[None, :]
     i = tl.arange(0, BD)[:, None]
+    square = (i < D) & (k < D)
     for c in range(C):
         base = case * C + c
-        inverse, log_det = _inverse(tril, base, D, BD)
+        own = tl.load(inverse + (base * D + i) * D + k, mask=square, other=0.0)
         outer = tl.zeros((BD, BD), dtype=tl.float32)
         moved = tl.zeros((BD,), dtype=tl.float32)
         weight = 0.0
         for start in range(0, P, BP):
             p = start + tl.arange(0, BP)
-            z, log_p = _component(points, loc, log_weights, inverse, log_det, case, base, p, P, D, BD)
+            z, log_p = _component(points, loc, inverse, height, case, base, p, P, D, BD)
             log_f = tl.load(result + case * P + p, mask=p < P, other=0.0) + HALF_LOG
             g = tl.load(gradient + case * P + p, mask=p < P, other=0.0)
             share = tl.where(p < P, g * tl.exp(tl.minimum(log_p - log_f, 0.0)), 0.0)  # far out, rounding could exceed 1
-            weighted = share[:, None] * times(z, inverse, BD)
-            place = for_points + (case * P + p)[:, None] * D + k[None, :]
-            columns = (p < P)[:, None] & (k < D)[None, :]
-            before = tl.load(place, mask=columns & (c > 0), other=0.0)  # by this very program, component by component
-            tl.store(place, before - weighted, mask=columns)
+            weighted = share[:, None] * times(z, own, BD)
+            place = for_points + (case * P + p)[:, None] * D + k
+            inside = (p < P)[:, None] & (k < D)
+            before = tl.load(place, mask=inside & (c > 0), other=0.0)  # by this very program, component by component
+            tl.store(place, before - weighted, mask=inside)
             outer += outer_product(weighted, z, BD)
             moved += tl.sum(weighted, 0)
             weight += tl.sum(share)
-        diagonals = tl.load(tril + (base * D + i) * D + i, mask=i < D, other=1.0)
-        outer = tl.where(i == k[None, :], outer - weight / diagonals, outer)
-        outer = tl.where(i >= k[None, :], outer, 0.0)
-        tl.store(for_tril + (base * D + i) * D + k[None, :], outer, mask=(i < D) & (k[None, :] < D))
-        tl.store(for_loc + base * D + k, moved, mask=k < D)
+        outer = tl.where(i == k, outer - weight * own, outer)
+        tl.store(for_tril + (base * D + i) * D + k, tl.where(i >= k, outer, 0.0), mask=square)
+        tl.store(for_loc + base * D + tl.arange(0, BD), moved, mask=tl.arange(0, BD) < D)
         tl.store(for_weights + base, weight)
         tl.debug_barrier()  # the next component adds to what was just written
 
@@ -167,9 +168,9 @@ def _log_prob_backward(
     tl.store(place, outer, mask=inside[:, None, None] & (i < D) & (j < D))
 
 
-def _points(n_targets: int) -> tuple[int, int]:
-    """Points of a block, and its warps: one where a thread can hold what it needs of them."""
-    return {4: (64, 1), 8: (32, 1), 16: (128, 4), 32: (64, 4)}.get(columns(n_targets), (128, 1))
+def _points(n_targets: int) -> int:
+    """Points of a block: what one warp can hold."""
+    return {1: 128, 2: 128, 4: 64}.get(columns(n_targets), 16)
 
 
 class LogDensity(torch.autograd.Function):
@@ -178,12 +179,17 @@ class LogDensity(torch.autograd.Function):
     @staticmethod
     def forward(ctx, points: Tensor, loc: Tensor, tril: Tensor, log_weights: Tensor) -> Tensor:
         (count, n_points, n_targets), n_components = points.shape, loc.shape[1]
+        width, factors = columns(n_targets), cases_of_a_block(n_targets)
+        inverse, height = torch.empty_like(tril), torch.empty_like(log_weights)
+        n_factors = count * n_components
+        _invert[(triton.cdiv(n_factors, factors),)](
+            tril, log_weights, inverse, height, n_factors, n_targets, factors, width, num_warps=1
+        )
         result = torch.empty(points.shape[:2], dtype=points.dtype, device=points.device)
-        block, ctx.warps = _points(n_targets)
-        half_log = _HALF_LOG_TWO_PI * n_targets
-        ctx.sizes = n_points, n_components, half_log, n_targets, block, columns(n_targets)
-        given = points, loc, tril, log_weights, result
-        _density[(count, triton.cdiv(n_points, block))](*given, *ctx.sizes, num_warps=ctx.warps)
+        block = _points(n_targets)
+        ctx.sizes = n_points, n_components, _HALF_LOG_TWO_PI * n_targets, n_targets, block, width
+        given = points, loc, inverse, height, result
+        _density[(count, triton.cdiv(n_points, block))](*given, *ctx.sizes, num_warps=1)
         ctx.save_for_backward(*given)
         return result
 
@@ -191,7 +197,7 @@ class LogDensity(torch.autograd.Function):
     def backward(ctx, gradient: Tensor):
         given = ctx.saved_tensors
         grown = [torch.empty_like(part) for part in given[:4]]
-        _density_backward[(len(given[0]),)](*given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=ctx.warps)
+        _density_backward[(len(given[0]),)](*given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=1)
         return tuple(grown)
 
 
@@ -205,7 +211,7 @@ class LogProb(torch.autograd.Function):
         block, half_log = cases_of_a_block(n_targets), _HALF_LOG_TWO_PI * n_targets
         ctx.sizes = count, n_components, half_log, n_targets, block, columns(n_targets)
         given = y, loc, tril, logits, result
-        _log_prob[(triton.cdiv(count, block),)](*given, *ctx.sizes, num_warps=2)
+        _log_prob[(triton.cdiv(count, block),)](*given, *ctx.sizes, num_warps=1)
         ctx.save_for_backward(*given)
         return result
 
@@ -215,5 +221,5 @@ class LogProb(torch.autograd.Function):
         grown = [torch.empty_like(part) for part in given[1:4]]
         count, n_components, _, _, block, _ = ctx.sizes
         grid = (triton.cdiv(count, block), n_components)
-        _log_prob_backward[grid](*given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=2)
+        _log_prob_backward[grid](*given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=1)
         return None, *grown

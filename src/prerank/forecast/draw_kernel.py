@@ -27,7 +27,10 @@ def _draw(loc, tril, choice, noise, result, S, C, D: tl.constexpr, BS: tl.conste
 
 @triton.jit
 def _draw_many(loc, tril, choice, noise, result, S, C, D: tl.constexpr, BS: tl.constexpr, BD: tl.constexpr):
-    """The same for many targets: a product with every component's factor beats reading a factor for every draw."""
+    """The same for many targets: a product with a component's factor beats reading a factor for every draw.
+
+    Draws of a component usually stand together, so that few components occur in a block.
+    """
     case = tl.program_id(0).to(tl.int64)
     s = tl.program_id(1) * BS + tl.arange(0, BS)
     j = tl.arange(0, BD)
@@ -35,13 +38,15 @@ def _draw_many(loc, tril, choice, noise, result, S, C, D: tl.constexpr, BS: tl.c
     present = (s < S)[:, None] & (j < D)[None, :]
     place = (case * S + s)[:, None] * D + j[None, :]
     e = tl.load(noise + place, mask=present, other=0.0)
-    chosen = tl.load(choice + case * S + s, mask=s < S, other=-1)[:, None]
+    chosen = tl.load(choice + case * S + s, mask=s < S, other=-1)
+    first = tl.min(tl.where(s < S, chosen, C), 0)
+    last = tl.max(chosen, 0)
     total = tl.zeros((BS, BD), dtype=tl.float32)
-    for c in range(C):
+    for c in range(first, last + 1):
         base = case * C + c
         mean = tl.load(loc + base * D + j, mask=j < D, other=0.0)
         lower = tl.load(tril + (base * D + i) * D + j[None, :], mask=(i >= j[None, :]) & (i < D), other=0.0)
-        total = tl.where(chosen == c, mean[None, :] + times(e, tl.trans(lower), BD), total)
+        total = tl.where((chosen == c)[:, None], mean[None, :] + times(e, tl.trans(lower), BD), total)
     tl.store(result + place, total, mask=present)
 
 
@@ -58,11 +63,12 @@ def _draw_backward(
     for start in range(0, S, BS):
         s = start + tl.arange(0, BS)
         own = (s < S) & (tl.load(choice + case * S + s, mask=s < S, other=-1) == tl.program_id(1))
-        place = (case * S + s)[:, None] * D + j[None, :]
-        g = tl.load(gradient + place, mask=own[:, None] & (j < D)[None, :], other=0.0)
-        e = tl.load(noise + place, mask=own[:, None] & (j < D)[None, :], other=0.0)
-        moved += tl.sum(g, 0)
-        outer += outer_product(g, e, BD)
+        if tl.max(own.to(tl.int32), 0) > 0:
+            place = (case * S + s)[:, None] * D + j[None, :]
+            g = tl.load(gradient + place, mask=own[:, None] & (j < D)[None, :], other=0.0)
+            e = tl.load(noise + place, mask=own[:, None] & (j < D)[None, :], other=0.0)
+            moved += tl.sum(g, 0)
+            outer += outer_product(g, e, BD)
     tl.store(for_loc + base * D + j, moved, mask=j < D)
     lower = tl.where(i >= j[None, :], outer, 0.0)
     tl.store(for_tril + (base * D + i) * D + j[None, :], lower, mask=(i < D) & (j[None, :] < D))
@@ -76,7 +82,7 @@ class Draw(torch.autograd.Function):
         (count, n_components, n_targets), n_draws = loc.shape, choice.shape[1]
         result = torch.empty_like(noise)
         given = loc, tril, choice, noise, result, n_draws, n_components, n_targets
-        if n_targets <= 4:
+        if n_targets <= 8:
             _draw[(count, triton.cdiv(n_draws, 128))](*given, 128, num_warps=4)
         else:
             _draw_many[(count, triton.cdiv(n_draws, 32))](*given, 32, columns(n_targets), num_warps=1)
@@ -92,6 +98,6 @@ class Draw(torch.autograd.Function):
         (count, n_components, n_targets), n_draws = shape_loc, choice.shape[1]
         _draw_backward[(count, n_components)](
             gradient.contiguous(), choice, noise, for_loc, for_tril,
-            n_draws, n_components, n_targets, 128 if n_targets <= 4 else 32, columns(n_targets), num_warps=1,
+            n_draws, n_components, n_targets, 128 if n_targets <= 4 else 16, columns(n_targets), num_warps=1,
         )  # fmt: skip
         return for_loc, for_tril, None, None

@@ -108,10 +108,10 @@ class Average(torch.autograd.Function):
     def forward(ctx, loc: Tensor, tril: Tensor, log_weights: Tensor, noise: Tensor, owner: Tensor) -> Tensor:
         (_, n_cases, n_draws, n_components, _), n_targets = noise.shape, loc.shape[-1]
         result = loc.new_empty(len(loc), n_draws, n_targets)
-        block, warps = _block(n_targets)
+        block = _block(n_targets)
         sizes = n_cases, n_draws, n_components, n_targets, block, columns(n_targets)
         given = loc, tril, log_weights, noise, owner, result
-        _average[(len(loc), triton.cdiv(n_draws, block))](*given, *sizes, num_warps=warps)
+        _average[(len(loc), triton.cdiv(n_draws, block))](*given, *sizes, num_warps=1)
         ctx.save_for_backward(*given)
         ctx.sizes = sizes
         return result
@@ -120,13 +120,10 @@ class Average(torch.autograd.Function):
     def backward(ctx, gradient: Tensor):
         given = ctx.saved_tensors
         grown = [torch.empty_like(part) for part in given[:3]]
-        _, n_components, n_targets = given[0].shape
-        _average_backward[(len(given[0]), n_components)](
-            *given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=_block(n_targets)[1]
-        )
+        _average_backward[given[0].shape[:2]](*given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=1)
         return *grown, None, None
 
 
-def _block(n_targets: int) -> tuple[int, int]:
-    """Draws of a block, and its warps: one for few targets, where sums over draws should not leave a warp."""
-    return (128, 1) if n_targets <= 4 else (32, 1) if n_targets <= 8 else (128, 4)
+def _block(n_targets: int) -> int:
+    """Draws of a block: what one warp can hold."""
+    return 128 if n_targets <= 4 else 16
