@@ -106,12 +106,22 @@ def of_ranks(n_targets: int) -> Iterator[Row]:
         bandwidth = torch.full_like(points[..., :1, :], 0.6).detach()
         return smooth_log_joint_cdf(points, draws, weights.softmax(-1), bandwidth)
 
+    def vanishing(points, draws):
+        # every third draw weighs nothing and lies nearest: dlogF/dw, a quotient of two tiny numbers, would overflow
+        nothing = torch.arange(DRAWS, device=DEVICE) % 3 == 0
+        weights = torch.where(nothing, 0.0, 1.0).to(points).expand(MODELS, CASES, DRAWS)
+        bandwidth = torch.full_like(points[..., :1, :], 0.6).detach()
+        return smooth_log_joint_cdf(
+            points, draws + 12.0 * weights[..., None], weights / weights.sum(-1, True), bandwidth
+        )
+
     for prerank in (Scale(), Dependency()) if n_targets > 2 else (Scale(),) if n_targets > 1 else ():
         yield from errors(f"rank by {prerank.name}", rank(prerank), (members, weights))
     many = numbers(MODELS, CASES, 300, n_targets), numbers(MODELS, CASES, 290, n_targets), numbers(MODELS, CASES, 290)
     for what, given in (("joint CDF", (points, members, weights)), ("joint CDF, many draws", many)):
         yield from errors(what, joint, given)
         yield from errors(f"published {what}", lambda p, r: soft_joint_cdf(p, r, 3.0), given[:2])
+    yield from errors("joint CDF, no weight", vanishing, (points, members))
     pit, cases = torch.special.ndtr(numbers(MODELS, CASES, n_targets)), numbers(MODELS, CASES).exp()
     for what, given in (("smooth PCE", None), ("weighted smooth PCE", cases)):
         yield from errors(what, lambda z, given=given: pce_kde(z, 20.0, case_weights=given), (pit,))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from prerank.studies.benchmark.agreement import AT_SELECTED, CRITERIA, compare, shares
+from prerank.studies.benchmark.agreement import AT_SELECTED, CRITERIA, candidates, compare, shares
 from prerank.studies.benchmark.paper_values import paper_table
 from prerank.studies.benchmark.report import at_selected_strengths
 
@@ -67,3 +67,18 @@ def test_at_selected_strengths_are_those_of_the_papers_table(results):
             assert value == pytest.approx(mine["value"].mean())
             compared += 1
     assert compared > 0
+
+
+def test_the_models_behind_a_table_are_found_by_their_values(results):
+    printed = paper_table("pce_pca_all").set_index(["dataset", "prerank"])["value"]
+    records = results.records.copy()
+    wanted = records["metric"].eq("pce per 256") & records["part"].eq("test") & records["training"].eq("as published")
+    wanted &= records["penalty"].eq("PCA") & records["strength"].eq(1.0) & records["evaluation"].eq("as published")
+    cells = [tuple(cell) for cell in records.loc[wanted, ["dataset", "prerank"]].itertuples(index=False)]
+    records.loc[wanted, "value"] = [1.1 * printed[cell] for cell in cells]
+    found = candidates(results._replace(records=records)).query("table == 'pce_pca_all'")
+    best = found.set_index(["our penalty", "strength"]).loc[("PCA", 1.0)]
+    assert best["cells"] == 21
+    assert best["within 20 %"] == 1.0
+    assert best["median deviation"] == pytest.approx(0.1)
+    assert (found["within 20 %"] == 1.0).sum() == 1

@@ -16,7 +16,7 @@ from prerank.studies.benchmark.summaries import (
     baseline,
     cell_p_value,
     datasets_at_hand,
-    jointly_penalised,
+    on_every_prerank,
     penalised,
     summarise,
     tuned_strengths,
@@ -119,7 +119,7 @@ def test_strength_zero_is_the_baseline(results):
 
 
 def test_joint_penalties_are_seen_by_every_prerank(results):
-    cells = summarise(jointly_penalised(results, PUBLISHED_PROTOCOL, "PCA + ALL"))
+    cells = summarise(on_every_prerank(results, PUBLISHED_PROTOCOL, "PCA + ALL"))
     assert len(cells) == 3 * len(PRERANKS)
 
 

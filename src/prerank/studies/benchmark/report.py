@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from prerank.calibration import reliability_band
 from prerank.reporting.style import save_figure
-from prerank.studies.benchmark.agreement import AT_SELECTED, CRITERIA, compare, shares
+from prerank.studies.benchmark.agreement import AT_SELECTED, CRITERIA, candidates, compare, shares
 from prerank.studies.benchmark.calibration_figures import RELIABILITY_DATASETS, null_figure, reliability_figure
 from prerank.studies.benchmark.figures import before_after_figure, reference_figure, story_figure, time_figure
 from prerank.studies.benchmark.findings import model_minutes, overstated
@@ -98,7 +98,7 @@ def write_report(results: Results, out: Path, failures: Mapping[str, str] | None
         sections.append(_paper_figures(results, protocol, cells[protocol], out, files))
     sections.append(_cross(results, out, files))
     compared = compare(results, _in_the_papers_order(cells[PUBLISHED_PROTOCOL]) | at_selected_strengths(results))
-    sections.append(_agreement(compared, out, files))
+    sections.append(_agreement(results, compared, out, files))
     numbers = must_know(results, compared)
     summary = _write(out / "summary.md", summary_page(results, numbers), files)
     index = out / "index.md"
@@ -281,10 +281,12 @@ def _cross(results: Results, out: Path, files: list[Path]) -> Section:
     return Section("Trained one way, evaluated the other", text, tables=tables)
 
 
-def _agreement(compared: pd.DataFrame, out: Path, files: list[Path]) -> Section:
+def _agreement(results: Results, compared: pd.DataFrame, out: Path, files: list[Path]) -> Section:
     _write_csv(out / "agreement.csv", compared.assign(prerank=compared["prerank"].str.lower()), files)
     counted = shares(compared)
     overview = frame_table(counted, "Agreement with the paper", {"share": ".0%", "median deviation": ".1%"})
+    percent = {"strength": "g", "within 20 %": ".0%", "median deviation": ".1%"}
+    made_with = frame_table(candidates(results), 'What were the "+ALL" tables made with?', percent)
     columns = ["table", "dataset", "prerank", "value", "standard_error", "value_paper", "standard_error_paper"]
     apart = compared.loc[~compared["agrees"], columns]
     formats = dict.fromkeys(columns[3:], ".3g")
@@ -292,8 +294,9 @@ def _agreement(compared: pd.DataFrame, out: Path, files: list[Path]) -> Section:
     text = (
         "# Agreement with the paper\n\nOur as-published cells (trained and evaluated as published) against the paper's "
         "tables, on the datasets whose values are exactly the paper's and on all. Standard errors are those of the "
-        "difference. The regularised tables are compared at strength 10 and at the strengths that the paper selected."
-        f"\n\n{markdown(overview)}\n{markdown(listed)}"
+        "difference. The regularised tables are compared at strength 10 and at the strengths that the paper selected. "
+        'The "+ALL" tables are compared with several of our models, on exact data.'
+        f"\n\n{markdown(overview)}\n{markdown(made_with)}\n{markdown(listed)}"
     )
     path = _write(out / "agreement.md", text, files)
     return Section("Agreement with the paper", "As-published cells against the paper's.", tables={"Agreement": path})

@@ -1,6 +1,6 @@
 """From the benchmark's records to cell statistics: a cell is one dataset and one pre-rank.
 
-Two steps, each a pure function of frames. A selection (`baseline`, `penalised`, `jointly_penalised`, `at_tuned_strength`)
+Two steps, each a pure function of frames. A selection (`baseline`, `penalised`, `on_every_prerank`, `at_tuned_strength`)
 gives a row per dataset, pre-rank and seed; `summarise` turns it into a row per cell.
 """
 
@@ -92,11 +92,13 @@ def penalised(
     return _per_seed(chosen, chosen["penalty"])
 
 
-def jointly_penalised(results: Results, protocol: Protocol, penalty: str) -> pd.DataFrame:
-    """PCE on every pre-rank of the models with one of the "+ ALL" penalties, at the paper's strength."""
+def on_every_prerank(
+    results: Results, protocol: Protocol, penalty: str, strength: float = PUBLISHED_STRENGTH
+) -> pd.DataFrame:
+    """PCE on every pre-rank of the models with one penalty, whichever it is."""
     records = _of_metric(results, protocol, "pce", "test")
     chosen = records[(records["training"] == protocol.training) & (records["penalty"] == penalty)]
-    chosen = chosen[np.isclose(chosen["strength"], PUBLISHED_STRENGTH)]
+    chosen = chosen[np.isclose(chosen["strength"], strength)]
     return _per_seed(chosen, chosen["prerank"])
 
 
@@ -165,7 +167,7 @@ def paper_cells(results: Results, protocol: Protocol) -> dict[str, pd.DataFrame]
         cells[f"{name}_regularised"] = summarise(penalised(results, protocol, metric))
         cells[f"{name}_tuned"] = summarise(at_tuned_strength(results, protocol, strengths, metric))
     for penalty, name in (("marginal + ALL", "pce_marginal_all"), ("PCA + ALL", "pce_pca_all")):
-        cells[name] = summarise(jointly_penalised(results, protocol, penalty))
+        cells[name] = summarise(on_every_prerank(results, protocol, penalty))
     return cells
 
 

@@ -112,7 +112,7 @@ def frame_table(frame: pd.DataFrame, title: str, formats: Mapping[str, str], not
 def _plain(value: object, form: str) -> str:
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return ABSENT
-    return format(value, form).replace("%", " %")
+    return format(value, form).replace("%", " %" if form.endswith("%") else "%")
 
 
 def _marked(text: str, *marks: str) -> str:
