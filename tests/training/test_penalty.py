@@ -238,9 +238,10 @@ def test_draws_of_a_step_depend_on_seed_and_step_and_leave_the_global_generator_
     assert penalty(law, y, seed=4, step=7) != first
 
 
-def test_the_copula_penalty_survives_a_component_that_hardly_weighs_anything():
+@pytest.mark.parametrize("logit", [-60.0, -100.0, -1000.0])
+def test_the_copula_penalty_survives_a_component_that_hardly_weighs_anything(logit):
     # its draws lie below the observations and everybody else's far above: F is tiny and dlogF/dw has no float
-    logits = torch.tensor([[0.0, -100.0]]).repeat(64, 1).requires_grad_()
+    logits = torch.tensor([[0.0, logit]]).repeat(64, 1).requires_grad_()
     loc = torch.tensor([[[20.0, 20.0], [-1.0, -1.0]]]).repeat(64, 1, 1).requires_grad_()
     law = GaussianMixture(logits, loc, torch.eye(2).expand(64, 2, 2, 2))
     y = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
