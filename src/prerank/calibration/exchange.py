@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prerank.calibration.errors import level_bins
 from prerank.calibration.pit import ProjectedPIT
-from prerank.calibration.projection import chunks
+from prerank.forecast.chunks import chunks
 from prerank.randomness import torch_generator
 
 

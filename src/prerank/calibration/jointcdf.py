@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from prerank.calibration.projection import chunks
+from prerank.forecast.chunks import chunks
 from prerank.gpu import has_kernels
 
 SMALLEST_WEIGHT = 1e-30  # a draw that weighs less has no say, and its weight no gradient that a float could hold

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from prerank.calibration.inputs import refuse_bad_input
 from prerank.calibration.preranks import PreRank
-from prerank.calibration.projection import LinearProjection, Projection, chunks
+from prerank.calibration.projection import LinearProjection, Projection
 from prerank.calibration.ranks import all_weights_below_and_at, weight_below_and_at
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit
 from prerank.forecast import (
@@ -25,6 +25,7 @@ from prerank.forecast import (
     differentiable_draws,
     equally_weighted_draws,
 )
+from prerank.forecast.chunks import chunks
 from prerank.randomness import case_keys, uniform
 
 

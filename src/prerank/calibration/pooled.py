@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from prerank.calibration.projection import chunks
+from prerank.forecast.chunks import chunks
 
 
 def _by_case(points: Tensor, centres: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:

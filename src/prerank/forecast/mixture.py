@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from prerank.forecast.drawing import Draw
 from prerank.forecast.ensemble import Ensemble
 from prerank.gpu import has_kernels
 from prerank.randomness import case_keys, normal, uniform
@@ -231,20 +232,17 @@ class GaussianMixture(Distribution):
 
     def _combine(self, choice: Tensor, noise: Tensor) -> Tensor:
         """mu_c + L_c eps with c = choice (..., N, M), eps = noise (..., N, M, D)."""
+        given = self.flat(self.loc, self.scale_tril, choice, noise)
         if self.has_kernel:
-            from prerank.forecast.draw_kernel import Draw
+            from prerank.forecast import draw_kernel
 
-            return Draw.apply(*self.flat(self.loc, self.scale_tril, choice, noise)).reshape(noise.shape)
-        points = torch.zeros_like(noise)
-        # One product per component instead of gathering (N, M, D, D) factors: C times the arithmetic, 1/D the memory.
-        for c in range(self.n_components):
-            drawn = self.loc[..., c, None, :] + noise @ self.scale_tril[..., c, :, :].mT
-            points = torch.where((choice == c)[..., None], drawn, points)
-        return points
+            return draw_kernel.Draw.apply(*given).reshape(noise.shape)
+        return Draw.apply(*given).reshape(noise.shape)
 
     def flat(self, *parts: Tensor) -> list[Tensor]:
         """Tensors with all cases on one axis, as the kernels take them."""
-        return [part.flatten(0, len(self.batch_shape) - 1).contiguous() for part in parts]
+        axes = len(self.batch_shape)
+        return [part.reshape(self.batch_shape.numel(), *part.shape[axes:]).contiguous() for part in parts]
 
     @property
     def has_kernel(self) -> bool:

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, softplus
+from torch.nn.functional import softplus
 
 from prerank.forecast import GaussianMixture
 from prerank.gpu import has_kernels
@@ -84,9 +85,28 @@ def mixture_from(output: Tensor, n_targets: int, n_components: int, floor: float
     triangle = n_targets * (n_targets + 1) // 2
     logits, loc, raw = output.split([n_components, n_components * n_targets, n_components * triangle], -1)
     lead = output.shape[:-1]
-    # Row by row with one split: its backward pass is one concatenation, where indexing would scatter atomically.
-    rows = raw.reshape(*lead, n_components, triangle).split(list(range(1, n_targets + 1)), -1)
-    factor = torch.stack([pad(row, (0, n_targets - row.shape[-1])) for row in rows], -2)
-    diagonal = softplus(factor.diagonal(dim1=-2, dim2=-1)) + floor
-    scale_tril = factor.tril(-1) + torch.diag_embed(diagonal)
+    scale_tril = _Factors.apply(raw.reshape(*lead, n_components, triangle), n_targets, floor)
     return GaussianMixture(logits, loc.reshape(*lead, n_components, n_targets), scale_tril, validate_args=False)
+
+
+class _Factors(torch.autograd.Function):
+    """Lower triangular factors (..., D, D) from their rows (..., D (D + 1) / 2), the diagonal softplus(x) + floor."""
+
+    @staticmethod
+    def forward(ctx: Any, raw: Tensor, n_targets: int, floor: float) -> Tensor:
+        rows, columns = torch.tril_indices(n_targets, n_targets, device=raw.device)
+        places = rows * n_targets + columns
+        number = torch.arange(n_targets, device=raw.device)
+        diagonal = number * (number + 3) // 2
+        factors = raw.new_zeros(*raw.shape[:-1], n_targets**2).index_copy_(-1, places, raw)
+        own = raw.index_select(-1, diagonal)
+        factors[..., :: n_targets + 1] = softplus(own) + floor
+        ctx.save_for_backward(own, places, diagonal)
+        return factors.unflatten(-1, (n_targets, n_targets))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        own, places, diagonal = ctx.saved_tensors
+        for_raw = gradient.flatten(-2).index_select(-1, places)
+        slope = own.sigmoid()
+        return for_raw.index_copy_(-1, diagonal, slope * for_raw.index_select(-1, diagonal)), None, None

@@ -186,11 +186,12 @@ class _Loop:
         )
 
     def _models_at_once(self, penalty: Penalty) -> int:
-        """All models of a penalty on a GPU; on a CPU as many as keep their draws in its cache."""
-        ranked, _ = penalty.noise_shapes(self.architecture, self.batches.size)
-        if ranked is None or self.device.type != "cpu":
+        """All models of a penalty on a GPU; on a CPU as many as keep their draws, or their factors, in its cache."""
+        if self.device.type != "cpu":
             return len(self.runs)
-        return max(1, (1 << 20) // math.prod(ranked))
+        ranked, _ = penalty.noise_shapes(self.architecture, self.batches.size)
+        factors = (self.batches.size, self.architecture.n_components, self.architecture.n_targets**2)
+        return max(1, (1 << 20) // math.prod(ranked or factors))
 
     def _parts(self, penalty: Penalty) -> Sequence[Penalty]:
         """What a penalty is the mean of, where a GPU can work on all of it at the same time."""
