@@ -33,11 +33,16 @@ def smooth_log_joint_cdf(points: Tensor, draws: Tensor, weights: Tensor, bandwid
     return _LogJointCDF.apply(scaled, centres, share).reshape(*lead, points.shape[-2])
 
 
-def _shortfall(points: Tensor, draws: Tensor) -> Tensor:
-    """Sum over targets of the squared amounts by which draws exceed points: (D, n, P), (D, n, R) -> (n, P, R)."""
-    total = torch.zeros(points.shape[1], points.shape[2], draws.shape[2], dtype=points.dtype, device=points.device)
+def _exceeding(points: Tensor, draws: Tensor, out: Tensor) -> Tensor:
+    """By how much draws (n, R) exceed points (n, P), into `out` (n, P, R): a new tensor each time would cost as much."""
+    return torch.sub(draws[:, None, :], points[:, :, None], out=out).clamp_min_(0.0)
+
+
+def _shortfall(points: Tensor, draws: Tensor, excess: Tensor) -> Tensor:
+    """Sum over targets of the squared amounts by which draws (D, n, R) exceed points (D, n, P): (n, P, R)."""
+    total = torch.zeros_like(excess)
     for p, r in zip(points, draws, strict=True):
-        excess = (r[:, None, :] - p[:, :, None]).clamp_min_(0.0)
+        _exceeding(p, r, excess)
         total.addcmul_(excess, excess)
     return total
 
@@ -57,7 +62,8 @@ class _LogJointCDF(torch.autograd.Function):
         result = torch.empty(points.shape[:2], dtype=points.dtype, device=points.device)
         columns = points.movedim(-1, 0).contiguous(), draws.movedim(-1, 0).contiguous()
         for cases in cases_at_once(points, draws):
-            exponent = _shortfall(columns[0][:, cases], columns[1][:, cases]).mul_(-0.5)
+            p, r = columns[0][:, cases], columns[1][:, cases]
+            exponent = _shortfall(p, r, p.new_empty(*p.shape[1:], r.shape[-1])).mul_(-0.5)
             exponent += weights[cases].log()[:, None, :]
             result[cases] = torch.logsumexp(exponent, -1)
         ctx.save_for_backward(points, draws, weights, result)
@@ -76,18 +82,18 @@ class _LogJointCDF(torch.autograd.Function):
         for cases in cases_at_once(points, draws):
             p, r = columns[0][:, cases], columns[1][:, cases]
             # each draw's share of F, at most one: F itself may be so small that dlogF/dw = share / w overflows
-            exponent = (
-                _shortfall(p, r).mul_(-0.5).add_(weights[cases].log()[:, None, :]).sub_(result[cases][:, :, None])
-            )
-            pull = exponent.clamp_max_(0.0).exp_().mul_(gradient[cases][:, :, None])
+            excess = p.new_empty(*p.shape[1:], r.shape[-1])
+            exponent = _shortfall(p, r, excess).mul_(-0.5).add_(weights[cases].log()[:, None, :])
+            exponent.sub_(result[cases][:, :, None]).clamp_max_(0.0)
+            pull = exponent.exp_().mul_(gradient[cases][:, :, None])
             for_weights[cases] = pull.sum(1) / weights[cases].clamp_min(SMALLEST_WEIGHT)
             for d in range(len(p)):
-                moved = (r[d][:, None, :] - p[d][:, :, None]).clamp_min_(0.0).mul_(pull)
+                moved = _exceeding(p[d], r[d], excess).mul_(pull)
                 for_points[d, cases] = moved.sum(-1)
                 for_draws[d, cases] = -moved.sum(-2)
         return for_points.movedim(0, -1), for_draws.movedim(0, -1), for_weights
 
 
 def cases_at_once(points: Tensor, draws: Tensor) -> list[slice]:
-    """Slices of cases whose pairs of points and draws stay small."""
-    return chunks(len(points), points.shape[1] * draws.shape[1], points.device)
+    """Slices of cases whose pairs of points and draws stay small, together with a temporary of the same size."""
+    return chunks(len(points), 2 * points.shape[1] * draws.shape[1], points.device)
