@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from prerank import gpu
+
 ROOT = Path(__file__).parents[2]
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -36,3 +38,10 @@ def test_fused_kernels_agree_in_the_interpreter():
     without = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
     found = subprocess.run(command, env=without, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize(("installed", "used"), [("3.2.1", False), ("3.3.0", True), ("4.0.0+git", True), ("new", True)])
+def test_an_old_triton_is_left_alone(monkeypatch, installed, used):
+    monkeypatch.setattr(gpu, "find_spec", lambda name: name)
+    monkeypatch.setattr(gpu, "version", lambda name: installed)
+    assert gpu._has_triton.__wrapped__() == used
