@@ -154,3 +154,22 @@ def test_sample_is_torchs_way():
     assert law.sample((2, 3)).shape == (2, 3, 6, 4)
     assert law.sample().shape == (6, 4)
     assert law.expand((5, 6)).sample().shape == (5, 6, 4)
+
+
+def test_draws_have_first_and_second_derivatives_and_chunks_change_nothing(monkeypatch):
+    generator = torch.Generator().manual_seed(2)
+    logits, loc, raw, noise = (
+        torch.randn(*shape, dtype=torch.float64, generator=generator)
+        for shape in ((2, 3, 2), (2, 3, 2, 3), (2, 3, 2, 3, 3), (2, 3, 6, 3))
+    )
+    tril = raw.tril(-1) + torch.diag_embed(raw.diagonal(dim1=-2, dim2=-1).exp())
+
+    def members(loc, tril):
+        return GaussianMixture(logits, loc, tril.tril(), validate_args=False).draw(6, noise=noise).members
+
+    given = (loc.requires_grad_(), tril.requires_grad_())
+    assert torch.autograd.gradcheck(members, given)
+    assert torch.autograd.gradgradcheck(members, given)
+    whole = members(*given)
+    monkeypatch.setattr("prerank.forecast.drawing.chunks", lambda n, *_: [slice(i, i + 1) for i in range(n)])
+    torch.testing.assert_close(members(*given), whole, rtol=0, atol=1e-13)

@@ -74,3 +74,19 @@ def test_networks_without_features_targets_or_components_are_refused():
     for bad in ((0, 2, 5), (3, 0, 5), (3, 2, 0)):
         with pytest.raises(ValueError, match=r"at least one (feature|target|component), got 0"):
             MixtureNetwork(*bad)
+
+
+@pytest.mark.parametrize("n_targets", [1, 2, 3, 5])
+def test_the_factors_of_an_output_have_first_and_second_derivatives(n_targets):
+    outputs = 2 * (1 + n_targets + n_targets * (n_targets + 1) // 2)
+    output = 3 * torch.randn(2, 3, outputs, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+    def factors(output):
+        return mixture_from(output, n_targets, 2, 1e-3).scale_tril
+
+    given = (output.requires_grad_(),)
+    assert torch.autograd.gradcheck(factors, given)
+    assert torch.autograd.gradgradcheck(factors, given)
+    found = factors(output).detach()
+    assert torch.equal(found, found.tril())
+    assert (found.diagonal(dim1=-2, dim2=-1) > 1e-3).all()

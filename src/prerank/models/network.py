@@ -99,14 +99,13 @@ class _Factors(torch.autograd.Function):
         number = torch.arange(n_targets, device=raw.device)
         diagonal = number * (number + 3) // 2
         factors = raw.new_zeros(*raw.shape[:-1], n_targets**2).index_copy_(-1, places, raw)
-        own = raw.index_select(-1, diagonal)
-        factors[..., :: n_targets + 1] = softplus(own) + floor
-        ctx.save_for_backward(own, places, diagonal)
+        factors[..., :: n_targets + 1] = softplus(raw.index_select(-1, diagonal)) + floor
+        ctx.save_for_backward(raw, places, diagonal)
         return factors.unflatten(-1, (n_targets, n_targets))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        own, places, diagonal = ctx.saved_tensors
+        raw, places, diagonal = ctx.saved_tensors
         for_raw = gradient.flatten(-2).index_select(-1, places)
-        slope = own.sigmoid()
+        slope = raw.index_select(-1, diagonal).sigmoid()
         return for_raw.index_copy_(-1, diagonal, slope * for_raw.index_select(-1, diagonal)), None, None
