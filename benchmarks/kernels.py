@@ -110,10 +110,7 @@ def of_ranks(n_targets: int) -> Iterator[Row]:
         # every third draw weighs nothing and lies nearest: dlogF/dw, a quotient of two tiny numbers, would overflow
         nothing = torch.arange(DRAWS, device=DEVICE) % 3 == 0
         weights = torch.where(nothing, 0.0, 1.0).to(points).expand(MODELS, CASES, DRAWS)
-        bandwidth = torch.full_like(points[..., :1, :], 0.6).detach()
-        return smooth_log_joint_cdf(
-            points, draws + 12.0 * weights[..., None], weights / weights.sum(-1, True), bandwidth
-        )
+        return joint(points, draws + 12.0 * weights[..., None], weights.log())
 
     for prerank in (Scale(), Dependency()) if n_targets > 2 else (Scale(),) if n_targets > 1 else ():
         yield from errors(f"rank by {prerank.name}", rank(prerank), (members, weights))

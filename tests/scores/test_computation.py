@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from prerank.forecast import Ensemble, GaussianMixture, as_ensemble, equally_weighted_draws
-from prerank.scores import Fair, Paper, TwoSets, chunks, crps, energy, energy_score, nll, variogram_score
+from prerank.scores import Fair, Paper, TwoSets, crps, energy, energy_score, nll, variogram_score
 
 ESTIMATORS = [Fair(), Paper(), TwoSets()]
 SCORES = {
@@ -25,7 +25,7 @@ def normal(*shape, seed=0):
 
 @pytest.fixture
 def tiny_chunks(monkeypatch):
-    monkeypatch.setattr(chunks, "ELEMENTS", 50)
+    monkeypatch.setattr("prerank.forecast.chunks.ELEMENTS", 50)
     monkeypatch.setattr(energy, "ELEMENTS", 50)
 
 

@@ -7,12 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from prerank.forecast.chunks import at_once
 from prerank.scores.estimators import Pairing
-
-# Intermediate numbers per chunk. A million (4 or 8 MB) stays near a CPU's cache, where it is fastest; a GPU has little of
-# a cache and a cost for every call.
-ELEMENTS = 1 << 20
-ELEMENTS_ON_GPU = 1 << 26
 
 
 class Members(NamedTuple):
@@ -43,7 +39,7 @@ def over_cases(score: CaseScore, y: Tensor, pairing: Pairing, elements_per_case:
         observed, *sets, factor = chunk
         return score(observed, Members(*sets[:2]), Members(*sets[2:]) if len(sets) > 2 else None, factor)
 
-    count, size = flat[0].shape[0], max(1, (ELEMENTS_ON_GPU if y.is_cuda else ELEMENTS) // elements_per_case)
+    count, size = flat[0].shape[0], at_once(elements_per_case, y.device)
     if count <= size:
         return one(*flat).unflatten(0, cases)
     pieces = zip(*(tensor.split(size) for tensor in flat), strict=True)

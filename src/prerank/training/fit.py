@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from prerank.forecast import GaussianMixture
+from prerank.forecast.chunks import at_once
 from prerank.randomness import key, normals_of_step
 from prerank.training.batches import Batches, TrainingSet
 from prerank.training.capture import Branches, Captured, Plain
@@ -191,7 +192,7 @@ class _Loop:
             return len(self.runs)
         ranked, _ = penalty.noise_shapes(self.architecture, self.batches.size)
         factors = (self.batches.size, self.architecture.n_components, self.architecture.n_targets**2)
-        return max(1, (1 << 20) // math.prod(ranked or factors))
+        return at_once(math.prod(ranked or factors), self.device)
 
     def _parts(self, penalty: Penalty) -> Sequence[Penalty]:
         """What a penalty is the mean of, where a GPU can work on all of it at the same time."""

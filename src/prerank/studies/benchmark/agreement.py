@@ -14,6 +14,7 @@ from prerank.studies.benchmark.summaries import (
     is_exact,
     on_every_prerank,
     summarise,
+    table_of,
 )
 
 CRITERIA: dict[str, tuple[float | None, bool]] = {
@@ -109,7 +110,7 @@ def candidates(results: Results) -> pd.DataFrame:
     strengths = sorted(results.models.loc[results.models["penalty"].isin(TOGETHER.values()), "strength"].unique())
     rows = []
     for together, alone in TOGETHER.items():
-        table = f"pce_{alone.lower()}_all"
+        table = table_of(together)
         printed = paper_table(table).set_index(CELL)["value"]
         for penalty, strength in [(together, PUBLISHED_STRENGTH), *((alone, s) for s in strengths), (NONE, 0.0)]:
             chosen = (

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from prerank.data import PAPER_DATASETS, Card
-from prerank.studies.benchmark.plan import NONE, PRERANKS, PUBLISHED_STRENGTH
+from prerank.studies.benchmark.plan import NONE, PRERANKS, PUBLISHED_STRENGTH, TOGETHER
 from prerank.studies.benchmark.records import Results
 from prerank.training.evaluate import AS_PUBLISHED, EXACT
 from prerank.training.tune import choose_strength
@@ -158,6 +158,15 @@ def summarise(seeds: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=_CELL_COLUMNS).astype(dict.fromkeys(_CELL_COLUMNS[2:], float))
 
 
+def table_of(penalty: str) -> str:
+    """The paper's table of a penalty on several pre-ranks.
+
+    >>> table_of("PCA + ALL")
+    'pce_pca_all'
+    """
+    return f"pce_{TOGETHER[penalty].lower()}_all"
+
+
 def paper_cells(results: Results, protocol: Protocol) -> dict[str, pd.DataFrame]:
     """The cells of every table of the paper and of those that it lacks, by name; the names are those of the files."""
     strengths = tuned_strengths(results, protocol)
@@ -166,8 +175,8 @@ def paper_cells(results: Results, protocol: Protocol) -> dict[str, pd.DataFrame]
         cells[f"{name}_baseline"] = summarise(baseline(results, protocol, metric))
         cells[f"{name}_regularised"] = summarise(penalised(results, protocol, metric))
         cells[f"{name}_tuned"] = summarise(at_tuned_strength(results, protocol, strengths, metric))
-    for penalty, name in (("marginal + ALL", "pce_marginal_all"), ("PCA + ALL", "pce_pca_all")):
-        cells[name] = summarise(on_every_prerank(results, protocol, penalty))
+    for penalty in TOGETHER:
+        cells[table_of(penalty)] = summarise(on_every_prerank(results, protocol, penalty))
     return cells
 
 
