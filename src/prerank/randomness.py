@@ -86,6 +86,15 @@ def case_keys(seed: int, case_ids: Tensor, *names: object) -> Tensor:
     return mix(mix(case_ids.to(torch.int64) * _GOLDEN + key(seed, *names)))
 
 
+def bits_of_steps(keys: Tensor, start: int, stop: int) -> Tensor:
+    """31 random bits for steps start..stop - 1 of keys (N,): (N, stop - start), each a function of its key and step alone.
+
+    One round of the hash on keys that are well mixed already, as `case_keys` are: SplitMix64 as it was published.
+    """
+    counter = torch.arange(start + 1, stop + 1, dtype=torch.int64, device=keys.device) * _GOLDEN
+    return _shift_right(mix(keys[:, None] + counter), 33)
+
+
 def torch_generator(seed: int, *names: object, device: torch.device | str = "cpu") -> torch.Generator:
     """A torch generator of its own for a seed and names, for draws that need not be keyed one by one."""
     return torch.Generator(device).manual_seed(key(seed, *names) & ((1 << 63) - 1))

@@ -133,7 +133,7 @@ def test_interval_of_several_projections_holds_zero_for_the_true_forecast():
         )
         pit = projected_pit(Marginal(), Ensemble(x[:, 1:]), x[:, 0], seed=seed, exchangeable=True)
         null = pce_test(pit, n_replicates=199, seed=seed).replicates[:, 0]
-        held += pce_interval(pit.values, null=null, n_replicates=99, seed=seed).low == 0
+        held += pce_interval(pit, null=null, n_replicates=99, seed=seed).low == 0
     assert held >= 200 * 0.95 - 3.7 * (200 * 0.95 * 0.05) ** 0.5  # binomial, level 1e-4
 
 

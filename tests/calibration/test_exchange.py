@@ -1,7 +1,5 @@
 """Tests by exchange: weights, blocks, ties, corrected p-values."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from scipy import stats
@@ -15,11 +13,13 @@ from prerank import (
     Ensemble,
     Location,
     Marginal,
+    RandomisedRank,
     Scale,
     centred_levels,
     exchange_replicates,
     paper_preranks,
     pce,
+    pce_null,
     pce_test,
     projected_pit,
 )
@@ -29,15 +29,6 @@ LEVEL = 1e-4  # of each statistical check
 
 def generator(seed):
     return torch.Generator().manual_seed(seed)
-
-
-def in_repetitions(pit, repetitions):
-    """PITs of repetitions * N cases as `repetitions` data sets."""
-
-    def cut(tensor):
-        return None if tensor is None else tensor.reshape(repetitions, -1, *tensor.shape[1:])
-
-    return replace(pit, values=cut(pit.values), points=cut(pit.points), pick=cut(pit.pick))
 
 
 def assert_level(p_values, level=0.05, slack=0.0):
@@ -56,7 +47,7 @@ def assert_level(p_values, level=0.05, slack=0.0):
 def test_randomised_ranks_are_uniform_for_any_number_of_members_and_ties(n_members, rounded):
     x = torch.randn(6000, n_members + 1, 3, generator=generator(n_members))
     x = x.round() if rounded else x
-    pit = projected_pit(paper_preranks(3), Ensemble(x[:, 1:]), x[:, 0])
+    pit = projected_pit(paper_preranks(3), Ensemble(x[:, 1:]), x[:, 0], RandomisedRank())
     for k, name in enumerate(pit.names):
         assert stats.kstest(pit.values[:, k].double().numpy(), "uniform").pvalue > LEVEL, (name, n_members)
     if rounded:
@@ -66,11 +57,15 @@ def test_randomised_ranks_are_uniform_for_any_number_of_members_and_ties(n_membe
 def test_all_points_of_a_case_have_pits_that_fill_the_unit_interval():
     x = torch.randn(50, 8, 3, generator=generator(0))
     points = projected_pit(paper_preranks(3), Ensemble(x[:, 1:]), x[:, 0], exchangeable=True).points
-    ordered = points.sort(1).values
-    # without ties the rank-k point lies in cell k
+    # the intervals tile [0, 1]: at every level the points lie below it with shares that average to the level
+    for level in (0.07, 0.3, 0.5, 0.99):
+        width = points.upper - points.lower
+        shares = ((level - points.lower) / width).clamp(0, 1)
+        torch.testing.assert_close(shares.mean(1), torch.full_like(shares[:, 0], level))
+    ordered = points.lower.sort(1).values
     untied = list(range(ordered.shape[-1] - 1))  # the copula, last, has ties
-    lower = torch.arange(8)[:, None] / 8
-    assert ((ordered >= lower) & (ordered <= lower + 1 / 8))[..., untied].all()
+    cells = (torch.arange(8, dtype=torch.float64)[:, None] / 8).expand(8, len(untied))
+    torch.testing.assert_close(ordered[..., untied], cells.expand(50, 8, len(untied)))
 
 
 def test_unrandomised_ranks_of_all_points_are_those_each_would_have_as_the_observation():
@@ -80,7 +75,7 @@ def test_unrandomised_ranks_of_all_points_are_those_each_would_have_as_the_obser
     for i in range(7):
         others = [j for j in range(7) if j != i]
         alone = projected_pit(preranks, Ensemble(x[:, others]), x[:, i], EmpiricalRank())
-        torch.testing.assert_close(alone.values, pit.points[:, i])
+        torch.testing.assert_close(alone.values, pit.points.lower[:, i])
 
 
 def test_unrandomised_ranks_that_tie_are_tested_by_exchange():
@@ -88,7 +83,7 @@ def test_unrandomised_ranks_that_tie_are_tested_by_exchange():
     x = torch.randn(300 * 40, 11, 2, generator=generator(2))
     coarse = Custom(lambda y: (y[..., 0] > 0).to(y.dtype), name="sign")
     pit = projected_pit(coarse, Ensemble(x[:, 1:]), x[:, 0], EmpiricalRank(), exchangeable=True)
-    test = pce_test(in_repetitions(pit, 300), n_replicates=99)
+    test = pce_test(pit.in_sets(300), n_replicates=99)
     assert_level(test.p_value[:, 0])
     with pytest.raises(ValueError, match=r"no known law where they tie"):
         pce_test(projected_pit(coarse, Ensemble(x[:50, 1:]), x[:50, 0], EmpiricalRank()))
@@ -97,7 +92,7 @@ def test_unrandomised_ranks_that_tie_are_tested_by_exchange():
 def test_unrandomised_ranks_without_ties_have_the_law_of_their_number_of_members():
     x = torch.randn(1000 * 50, 6, 2, generator=generator(3))
     pit = projected_pit(Location(), Ensemble(x[:, 1:]), x[:, 0], EmpiricalRank())
-    assert_level(pce_test(in_repetitions(pit, 1000), n_replicates=99).p_value[:, 0], slack=0.002)
+    assert_level(pce_test(pit.in_sets(1000), n_replicates=99).p_value[:, 0], slack=0.002)
 
 
 # -- weighted members
@@ -122,7 +117,7 @@ def test_importance_weights_with_the_observations_own_give_exactly_uniform_pits(
     With members from q and the observation from p, the joint density is $w(y) q(y) \prod_m q(x_m)$ with w = p / q.
     """
     y, forecast, own = importance_sample(8000, 4, seed=0)
-    pit = projected_pit(prerank, forecast, y, observation_weights=own)
+    pit = projected_pit(prerank, forecast, y, RandomisedRank(), observation_weights=own)
     assert pit.exact
     for k in range(pit.values.shape[-1]):
         assert stats.kstest(pit.values[:, k].numpy(), "uniform").pvalue > LEVEL
@@ -133,14 +128,15 @@ def test_importance_weights_with_the_observations_own_give_exactly_uniform_pits(
 
 def test_without_the_observations_weight_few_members_are_not_uniform():
     y, forecast, _ = importance_sample(8000, 4, seed=0)
-    assert stats.kstest(projected_pit(Marginal(), forecast, y).values[:, 0].numpy(), "uniform").pvalue < LEVEL
+    pit = projected_pit(Marginal(), forecast, y, RandomisedRank())
+    assert stats.kstest(pit.values[:, 0].numpy(), "uniform").pvalue < LEVEL
 
 
 def test_tests_of_weighted_members_hold_their_size():
     y, forecast, own = importance_sample(300 * 60, 8, seed=4)
     preranks = [Marginal(), Scale()]
     exact = projected_pit(preranks, forecast, y, observation_weights=own, exchangeable=True)
-    test = pce_test(in_repetitions(exact, 300), n_replicates=99)
+    test = pce_test(exact.in_sets(300), n_replicates=99)
     for g in range(2):
         assert_level(test.p_value[:, g])
     assert_level(test.corrected_p_value.amin(-1))
@@ -151,7 +147,7 @@ def test_without_the_observations_weight_tests_of_many_effective_members_nearly_
     y, forecast, _ = importance_sample(300 * 60, 100, seed=5)
     assert forecast.effective_size.mean() > 60
     pit = projected_pit([Marginal(), Scale()], forecast, y, exchangeable=True)
-    test = pce_test(in_repetitions(pit, 300), n_replicates=99)
+    test = pce_test(pit.in_sets(300), n_replicates=99)
     for g in range(2):
         assert_level(test.p_value[:, g], slack=0.02)
 
@@ -162,9 +158,9 @@ def test_rounding_of_weights_does_not_push_a_pit_out_of_the_unit_interval():
     for y in (torch.full((4000, 2), 9.0), torch.full((4000, 2), -9.0)):
         for how in (None, EmpiricalRank()):
             pit = projected_pit(Marginal(), Ensemble(members, weights), y, how, exchangeable=True)
-            assert pit.points.min() >= 0
-            assert pit.points.max() <= 1
-            pce(pit.values)
+            assert pit.points.lower.min() >= 0
+            assert pit.points.upper.max() <= 1
+            pce(pit)
 
 
 def test_equal_weights_given_or_not_are_the_same():
@@ -173,7 +169,9 @@ def test_equal_weights_given_or_not_are_the_same():
     weighted = Ensemble(x[:, 1:], torch.full((40, 8), 2.0, dtype=torch.float64))
     own = torch.full((40,), 2.0, dtype=torch.float64)
     given = projected_pit(paper_preranks(3), weighted, x[:, 0], observation_weights=own, exchangeable=True)
-    torch.testing.assert_close(given.points, plain.points)
+    torch.testing.assert_close(given.points.lower, plain.points.lower)
+    torch.testing.assert_close(given.points.upper, plain.points.upper)
+    torch.testing.assert_close(pce_test(given, n_replicates=99).statistic, pce_test(plain, n_replicates=99).statistic)
 
 
 def test_weights_of_reference_draws_count_like_repetitions():
@@ -195,7 +193,7 @@ def test_one_and_the_same_projection_twice_is_one_test():
     x = torch.randn(400 * 50, 8, 1, generator=generator(11))
     twice = [Custom(lambda y: y[..., 0], name="a"), Custom(lambda y: 2 * y[..., 0], name="b")]
     pit = projected_pit(twice, Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
-    test = pce_test(in_repetitions(pit, 400), n_replicates=99)
+    test = pce_test(pit.in_sets(400), n_replicates=99)
     assert_level(test.corrected_p_value.amin(-1))
 
 
@@ -213,15 +211,15 @@ def test_replicates_have_the_error_of_a_calibrated_forecast():
     pit = projected_pit(Marginal(), Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
     found = exchange_replicates(pit, centred_levels(), n_replicates=500).pce
     assert found.shape == (500, 3)
-    assert found.mean().item() == pytest.approx(0.3133 / 200**0.5, rel=0.1)
+    assert found.mean().item() == pytest.approx(pce_null(200, n_members=30).mean, rel=0.1)
 
 
 def test_case_weights_enter_the_test():
     x = torch.randn(400 * 40, 8, 2, generator=generator(14))
-    pit = in_repetitions(projected_pit(Marginal(), Ensemble(x[:, 1:]), x[:, 0], exchangeable=True), 400)
+    pit = projected_pit(Marginal(), Ensemble(x[:, 1:]), x[:, 0], exchangeable=True).in_sets(400)
     weights = torch.rand(40, generator=generator(15))
     assert_level(pce_test(pit, n_replicates=99, case_weights=weights).p_value[:, 0])
-    single = replace(pit, values=pit.values[..., :1], points=None, names=("y1",), groups=("marginal",))
+    single = projected_pit(Location(), Ensemble(x[:, 1:]), x[:, 0]).in_sets(400)
     assert_level(pce_test(single, n_replicates=99, case_weights=weights).p_value[:, 0])
 
 
@@ -235,7 +233,7 @@ def test_blocks_keep_the_size_where_members_run_through_dependent_cases_and_no_b
     day = torch.randn(repetitions * n_blocks, length, 10, 2, generator=generator(17))
     x = (2 * season + day).reshape(repetitions * n_blocks * length, 10, 2)
     preranks = [Marginal(), Location()]
-    pit = in_repetitions(projected_pit(preranks, Ensemble(x[:, 1:]), x[:, 0], exchangeable=True), repetitions)
+    pit = projected_pit(preranks, Ensemble(x[:, 1:]), x[:, 0], exchangeable=True).in_sets(repetitions)
     blocks = torch.arange(n_blocks).repeat_interleave(length)
     blocked = pce_test(pit, n_replicates=99, blocks=blocks)
     for g in range(2):

@@ -14,6 +14,7 @@ from prerank import (
     GaussianMixture,
     Location,
     Marginal,
+    RandomisedRank,
     Scale,
     centred_levels,
     chi_square_test,
@@ -198,10 +199,15 @@ def test_randomised_ranks_lie_between_the_lowest_and_the_highest_rank_that_ties_
     if isinstance(prerank, Dependency) and y.shape[-1] == 2:
         return  # refused for two targets
     lowest, highest = torch.from_numpy(arrays[f"mcrank_{name}"]).long().T
-    z = projected_pit(prerank, Ensemble(members), y, seed=seed).values[:, 0]
+    z = projected_pit(prerank, Ensemble(members), y, RandomisedRank(), seed=seed).values[:, 0]
     rank = (z * (members.shape[1] + 1)).ceil().long()
     defined = lowest > 0
     assert ((lowest <= rank) & (rank <= highest))[defined].all()
+    # without a draw the rank is the interval itself
+    pit = projected_pit(prerank, Ensemble(members), y)
+    ends = torch.stack([pit.lower[:, 0], pit.upper[:, 0]]) * (members.shape[1] + 1)
+    torch.testing.assert_close(ends[0][defined], lowest[defined].double() - 1)
+    torch.testing.assert_close(ends[1][defined], highest[defined].double())
 
 
 @pytest.mark.parametrize("name", ["case_long_d2", "case_ties_d5"])
@@ -239,7 +245,7 @@ def test_null_of_continuous_pits(golden, grid):
 def test_null_of_unrandomised_ranks(golden, grid):
     for n_cases, expected in golden("pce_null.json")["discrete"][grid]["M=20"]["k/M"].items():
         if n_cases != "limit_n_infinite":
-            assert_null(pce_null(int(n_cases), levels=GRIDS[grid], n_members=20), expected)
+            assert_null(pce_null(int(n_cases), levels=GRIDS[grid], n_members=20, unrandomised=True), expected)
 
 
 @pytest.mark.parametrize("coverage", [90, 95, 99])

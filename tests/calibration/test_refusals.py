@@ -189,7 +189,7 @@ def test_the_smallest_good_input_works(n_cases, n_members, n_targets, constant):
     x = torch.zeros_like(x) if constant else x
     pit = projected_pit(paper_preranks(n_targets), Ensemble(x), torch.zeros(n_cases, n_targets), exchangeable=True)
     assert pit.values.isfinite().all()
-    assert pit.points.shape == (n_cases, n_members + 1, pit.values.shape[-1])
+    assert pit.points.lower.shape == (n_cases, n_members + 1, pit.values.shape[-1])
     if constant:
         assert (pit.tied == 1).all()
 
@@ -203,8 +203,8 @@ def test_a_constant_vector_counts_as_perfectly_dependent():
 
 def test_closed_forms_can_be_asked_for_with_their_exchangeable_points():
     pit = projected_pit(Marginal(), mixture(), torch.zeros(4, 3), ClosedForm(), n_draws=7, exchangeable=True)
-    assert pit.points.shape == (4, 8, 3)
-    assert torch.equal(pit.points[:, 0], pit.values)
+    assert pit.points.lower.shape == (4, 8, 3)
+    assert torch.equal(pit.points.lower[:, 0], pit.values)
 
 
 def test_copula_in_many_dimensions_says_that_ties_decide():

@@ -31,7 +31,7 @@ def test_p_values_of_a_true_forecast_are_uniform_for_every_prerank():
     pits = scenario_pits(simulation, simulation.scenarios[0], noise, diagnostics, 3, exchangeable=True)
     for name, pit in pits.items():
         sets = repetitions_of(pit, cases, repetitions)
-        if pit.values.shape[-1] > 1:
+        if len(pit.names) > 1:
             p_values = pce_test(sets, n_replicates=99, seed=0).p_value[:, 0].numpy()
         else:
             p_values = pce_null(cases).p_value(pce(sets.values)[:, 0].numpy())

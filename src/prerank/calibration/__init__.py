@@ -11,13 +11,7 @@ from prerank.calibration.errors import (
 from prerank.calibration.exchange import Replicates, exchange_replicates
 from prerank.calibration.interval import PCEInterval, pce_interval
 from prerank.calibration.null import Band, PCENull, corrected_pce, pce_null, reliability_band
-from prerank.calibration.pit import (
-    ClosedForm,
-    EmpiricalRank,
-    ProjectedPIT,
-    RandomisedRank,
-    projected_pit,
-)
+from prerank.calibration.pit import ClosedForm, EmpiricalRank, RandomisedRank, projected_pit
 from prerank.calibration.preranks import (
     HDR,
     PCA,
@@ -33,6 +27,7 @@ from prerank.calibration.preranks import (
     paper_preranks,
     principal_directions,
 )
+from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
 from prerank.calibration.reading import read
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit

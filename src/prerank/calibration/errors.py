@@ -5,12 +5,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from prerank.calibration.intervals import curve_sums
+from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import accepts_arrays
 from prerank.gpu import has_kernels
 
 
 class ReliabilityCurve(NamedTuple):
-    """Levels (J,) and the share of PITs at or below each, (..., J, K)."""
+    """Levels (J,) and the share of PITs at or below each, (..., J, K); of an interval, the part below the level counts."""
 
     levels: Tensor
     frequency: Tensor
@@ -40,23 +42,42 @@ def level_bins(pit: Tensor, levels: Tensor) -> Tensor:
     return torch.searchsorted(levels.to(pit), pit.detach().contiguous())
 
 
-def _checked(pit: Tensor, case_weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    if pit.ndim < 2:
-        raise ValueError(f"PITs have axes (cases, projections), got shape {tuple(pit.shape)}; use pit[:, None]")
-    if pit.shape[-2] == 0:
+def _checked(pit: ProjectedPIT | Tensor, case_weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Lower and upper ends of the PITs, (..., N, K) each, and weights of the cases, (N,)."""
+    lower, upper = (pit.lower, pit.upper) if isinstance(pit, ProjectedPIT) else (pit, pit)
+    if lower.ndim < 2:
+        raise ValueError(f"PITs have axes (cases, projections), got shape {tuple(lower.shape)}; use pit[:, None]")
+    if lower.shape[-2] == 0:
         raise ValueError("there are no PITs: at least one case is needed")
-    inside = (pit >= 0) & (pit <= 1)
+    inside = (lower >= 0) & (upper <= 1)
     if not inside.all():
         bad = int((~inside).sum())
-        raise ValueError(f"{bad} of {pit.numel()} PITs are NaN or outside [0, 1]; a PIT is a probability")
+        raise ValueError(f"{bad} of {lower.numel()} PITs are NaN or outside [0, 1]; a PIT is a probability")
     if case_weights is None:
-        return pit, torch.ones(pit.shape[-2], dtype=torch.float64, device=pit.device)
-    if case_weights.shape != pit.shape[-2:-1] or (case_weights < 0).any() or not case_weights.sum() > 0:
+        return lower, upper, torch.ones(lower.shape[-2], dtype=torch.float64, device=lower.device)
+    return lower, upper, checked_weights(case_weights, lower.shape[-2]).to(lower.device, torch.float64)
+
+
+def checked_weights(case_weights: Tensor, n_cases: int) -> Tensor:
+    """Weights of cases that are finite, non-negative and not all zero, one per case."""
+    if (
+        case_weights.shape != (n_cases,)
+        or not case_weights.isfinite().all()
+        or (case_weights < 0).any()
+        or not case_weights.sum() > 0
+    ):
         raise ValueError(
-            f"case_weights must be non-negative with a positive sum and have shape ({pit.shape[-2]},), "
+            f"case_weights must be finite and non-negative with a positive sum and have shape ({n_cases},), "
             f"got shape {tuple(case_weights.shape)}"
         )
-    return pit, case_weights.to(pit.device, torch.float64)
+    return case_weights
+
+
+def checked_power(power: float) -> float:
+    """The power of a PCE: a positive number."""
+    if not 0 < power < float("inf"):
+        raise ValueError(f"power={power}: the power of the distance from the diagonal is a positive number, 1 or 2 say")
+    return power
 
 
 def _checked_levels(n_levels: int, levels: Tensor | None) -> Tensor:
@@ -69,25 +90,30 @@ def _checked_levels(n_levels: int, levels: Tensor | None) -> Tensor:
 
 @accepts_arrays("pit", "levels", "case_weights")
 def reliability_curve(
-    pit: Tensor, n_levels: int = 100, levels: Tensor | None = None, case_weights: Tensor | None = None
+    pit: ProjectedPIT | Tensor, n_levels: int = 100, levels: Tensor | None = None, case_weights: Tensor | None = None
 ) -> ReliabilityCurve:
     """Empirical CDF of the PITs (..., N, K) at the levels (eq. 1): the diagonal is calibration.
+
+    A rank is an interval; its share below the level counts, the mean over all ways of breaking its ties.
 
     >>> reliability_curve(torch.tensor([[0.1], [0.9]]), n_levels=2).frequency.squeeze()
     tensor([0.5000, 0.5000])
     """
-    pit, weights = _checked(pit, case_weights)
-    levels = _checked_levels(n_levels, levels).to(pit)
-    bins = level_bins(pit, levels)
+    lower, upper, weights = _checked(pit, case_weights)
+    levels = _checked_levels(n_levels, levels).to(lower)
+    if isinstance(pit, ProjectedPIT) and not pit.are_values:
+        sums = curve_sums(lower, upper, levels.double(), weights.expand(lower.shape[:-1]))
+        return ReliabilityCurve(levels, (sums / weights.sum()).clamp(0.0, 1.0).to(lower))
+    bins = level_bins(lower, levels)
     # counted in double precision and divided once: a sum of a million float32 shares would lose its digits
-    counts = torch.zeros(*pit.shape[:-2], len(levels) + 1, pit.shape[-1], dtype=torch.float64, device=pit.device)
-    counts.scatter_add_(-2, bins, weights[:, None].expand(pit.shape).contiguous())
-    return ReliabilityCurve(levels, (counts[..., :-1, :].cumsum(-2) / weights.sum()).clamp_max(1.0).to(pit))
+    counts = torch.zeros(*lower.shape[:-2], len(levels) + 1, lower.shape[-1], dtype=torch.float64, device=lower.device)
+    counts.scatter_add_(-2, bins, weights[:, None].expand(lower.shape).contiguous())
+    return ReliabilityCurve(levels, (counts[..., :-1, :].cumsum(-2) / weights.sum()).clamp_max(1.0).to(lower))
 
 
 @accepts_arrays("pit", "levels", "case_weights")
 def pce(
-    pit: Tensor,
+    pit: ProjectedPIT | Tensor,
     n_levels: int = 100,
     power: float = 1,
     levels: Tensor | None = None,
@@ -96,13 +122,14 @@ def pce(
     r"""Probabilistic calibration error of each projection (eq. 2): (..., N, K) -> (..., K).
 
     Mean over levels of $|\alpha_j - \hat F_Z(\alpha_j)|^p$. Zero for uniform PITs, 1/4 for a point mass at 1/2 or for
-    all mass on the two ends. Finite samples never reach zero: see `pce_null`.
+    all mass on the two ends. Finite samples never reach zero: see `pce_null`. Ranks among few members come closer to
+    zero than continuous PITs do, so PCEs of ensembles of different size are read relative to their own expectation.
 
     >>> pce(torch.full((1000, 1), 0.5))
     tensor([0.2500])
     """
     curve = reliability_curve(pit, n_levels, levels, case_weights)
-    return (curve.levels[:, None] - curve.frequency).abs().pow(power).mean(-2)
+    return (curve.levels[:, None] - curve.frequency).abs().pow(checked_power(power)).mean(-2)
 
 
 @accepts_arrays("pit", "levels", "case_weights")

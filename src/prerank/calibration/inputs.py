@@ -58,3 +58,9 @@ def refuse_bad_input(forecast: Forecast, y: Tensor, observation_weights: Tensor 
             )
         if not (observation_weights.isfinite().all() and (observation_weights >= 0).all()):
             raise ValueError("observation_weights must be finite and non-negative")
+
+
+def checked_case_ids(values, n_cases):
+    import torch
+
+    return torch.as_tensor(values).long()

@@ -1,15 +1,20 @@
 """A confidence interval for the population PCE that is valid at zero."""
 
+import math
 from typing import NamedTuple
 
 import torch
+from scipy import stats
 from torch import Tensor
 
-from prerank.calibration.errors import centred_levels, level_bins, reliability_curve
-from prerank.calibration.exchange import replicate
-from prerank.calibration.null import pce_null
+from prerank.calibration.errors import centred_levels, reliability_curve
+from prerank.calibration.exchange import points_of
+from prerank.calibration.null import block_sums, pce_null
+from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import accepts_arrays
-from prerank.randomness import torch_generator
+from prerank.randomness import bits_of_steps, case_keys
+
+FEWEST_BLOCKS = 20  # an interval from fewer independent blocks would hold too rarely what it promises
 
 
 class PCEInterval(NamedTuple):
@@ -20,15 +25,16 @@ class PCEInterval(NamedTuple):
     high: float
 
 
-@accepts_arrays("pit", "null")
+@accepts_arrays("pit", "null", "blocks")
 def pce_interval(
-    pit: Tensor,
+    pit: ProjectedPIT | Tensor,
     coverage: float = 0.95,
     n_levels: int = 100,
     levels: Tensor | None = None,
     null: Tensor | None = None,
     n_replicates: int = 999,
     seed: int = 0,
+    blocks: Tensor | None = None,
 ) -> PCEInterval:
     r"""Confidence interval for the PCE (power 1, mean over K projections) that infinitely many cases would show.
 
@@ -36,47 +42,89 @@ def pce_interval(
     interval is the estimate plus and minus a quantile of the right-hand side, the larger of its bootstrap quantile
     (F as observed) and its null quantile (F uniform), and is cut at zero. It therefore covers at least as often as
     stated, also where the population PCE is zero, at which the usual bootstrap interval fails. PITs are (N, K);
-    `null` holds replicates of the mean PCE under calibration for K > 1 (from `pce_test`), K = 1 needs none.
+    `null` holds replicates of the mean PCE under calibration (`pce_test(...).replicates`): needed for K > 1, for ranks
+    that tie or carry weights, and for blocks. `blocks` (N,) label dependent cases, which are then drawn together; with
+    fewer than 20 blocks the limits are NaN.
 
     >>> interval = pce_interval(torch.linspace(0.001, 0.999, 500)[:, None])
     >>> interval.low
     0.0
     """
-    if pit.ndim != 2:
-        raise ValueError(f"pce_interval takes PITs of shape (N, K), got {tuple(pit.shape)}")
+    shape = (*pit.lead, pit.n_cases, len(pit.names)) if isinstance(pit, ProjectedPIT) else tuple(pit.shape)
+    if len(shape) != 2:
+        raise ValueError(f"pce_interval takes PITs of shape (N, K), got {shape}")
+    if not isinstance(pit, ProjectedPIT):
+        pit = ProjectedPIT.of_values(pit)
     if not 0 < coverage < 1:
         raise ValueError(f"coverage={coverage}: a probability between 0 and 1, such as 0.95")
     grid = (centred_levels(n_levels) if levels is None else levels).double()
-    several = pce_intervals(pit[None], coverage, grid, None if null is None else null[:, None], n_replicates, seed)
-    return PCEInterval(*(float(limit[0]) for limit in several))
+    several = pce_intervals(
+        pit, coverage, grid, None if null is None else null.reshape(-1, 1), n_replicates, seed, blocks
+    )
+    return PCEInterval(*(float(limit.reshape(())) for limit in several))
 
 
 def pce_intervals(
-    pit: Tensor, coverage: float, grid: Tensor, null: Tensor | None, n_replicates: int, seed: int
+    pit: ProjectedPIT,
+    coverage: float,
+    grid: Tensor,
+    null: Tensor | None,
+    n_replicates: int,
+    seed: int,
+    blocks: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`pce_interval` of several models at once, PITs (E, N, K), null (B, E) or None: estimate, low and high, (E,) each.
+    """`pce_interval` of several models at once, PITs (..., N, K), null (B, ...) or None: estimate, low and high, (...) each.
 
     They share their bootstrap samples, so the interval of one does not depend on the others.
     """
-    n_models, n_cases, n_projections = pit.shape
-    curve = reliability_curve(pit.double(), levels=grid)
-    estimate = (curve.levels[:, None] - curve.frequency).abs().mean((-2, -1))
-    bins = level_bins(pit.flatten(0, 1), grid)
-    generator = torch_generator(seed, "bootstrap", device=pit.device)
-    first_row = torch.arange(n_models, device=pit.device)[:, None] * n_cases
-    bootstrap = replicate(
-        bins,
-        lambda count: first_row + torch.randint(n_cases, (count, 1, n_cases), generator=generator, device=pit.device),
-        n_replicates,
-        grid,
-        1,
-        n_models,
-        n_cases,
-        centre=curve.frequency,
-    ).pce.mean(-1)
-    margin = bootstrap.quantile(coverage, dim=0)
+    grid = grid.double().to(pit.device)
+    curve = reliability_curve(pit, levels=grid).frequency.double()
+    estimate = (grid[:, None] - curve).abs().mean((-2, -1))
+    if blocks is not None and len(blocks.unique()) < FEWEST_BLOCKS:
+        blank = torch.full_like(estimate, torch.nan)
+        return estimate, blank, blank
+    distances, n_units = _bootstrap(pit, grid, curve, n_replicates, seed, blocks)
+    # few units: their spread is estimated with n - 1, and not exactly
+    inflation = math.sqrt(n_units / max(1, n_units - 1)) * stats.t.ppf(0.5 + coverage / 2, max(1, n_units - 1))
+    inflation /= stats.norm.ppf(0.5 + coverage / 2)
+    margin = distances.quantile(coverage, dim=0) * inflation
     if null is not None:
-        margin = torch.maximum(margin, null.double().quantile(coverage, dim=0).to(margin))
-    elif n_projections == 1:
-        margin = margin.clamp_min(pce_null(n_cases, levels=grid).quantile(coverage))
+        margin = torch.maximum(margin, null.double().to(margin).quantile(coverage, dim=0).reshape(margin.shape))
+    elif len(pit.names) == 1 and blocks is None and pit.pick is None:
+        part = pit.parts[0]
+        margin = margin.clamp_min(pce_null(pit.n_cases, levels=grid.cpu(), n_members=part.n_members).quantile(coverage))
     return estimate, (estimate - margin).clamp_min(0.0), (estimate + margin).clamp_max(1.0)
+
+
+def _bootstrap(
+    pit: ProjectedPIT, grid: Tensor, curve: Tensor, n_replicates: int, seed: int, blocks: Tensor | None
+) -> tuple[Tensor, int]:
+    """Mean distances (B, ...) of bootstrapped curves from the observed one, and how many units were resampled."""
+    if blocks is not None:
+        sums, sizes = block_sums(pit.lower, pit.upper, grid, blocks)
+        n_blocks = len(sizes)
+        chosen = _resampled(n_blocks, n_replicates, seed, grid.device)
+        counts = torch.zeros(n_replicates, n_blocks, dtype=torch.float64, device=grid.device)
+        counts.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=torch.float64))
+        resampled = (counts @ sums.flatten(1)).reshape(n_replicates, *curve.shape)
+        total = (counts @ sizes).reshape(-1, *(1,) * curve.ndim)
+        return (resampled / total - curve).abs().mean((-2, -1)), n_blocks
+    points = points_of(pit, grid, observed_only=True)
+    # in the order of their names, so that the order in which cases are given changes nothing
+    order = pit.case_ids.argsort()
+    first_row = points.first_rows()
+    keys = case_keys(seed, torch.arange(pit.n_cases, device=grid.device), "bootstrap")
+
+    def rows(start: int, stop: int) -> Tensor:
+        chosen = order[(bits_of_steps(keys, start, stop) * pit.n_cases) >> 31]
+        return first_row[:, :1] + chosen.T[:, None, :]
+
+    centre = curve.reshape(points.n_sets, *curve.shape[-2:])
+    found = points.replicates(rows, n_replicates, 1, centre).pce.mean(-1)
+    return found.reshape(n_replicates, *pit.lead), pit.n_cases
+
+
+def _resampled(count: int, n_replicates: int, seed: int, device: torch.device) -> Tensor:
+    """Numbers of `count` units drawn with replacement, (B, count)."""
+    keys = case_keys(seed, torch.arange(count, device=device), "bootstrap of blocks")
+    return ((bits_of_steps(keys, 0, n_replicates) * count) >> 31).T

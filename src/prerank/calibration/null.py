@@ -10,11 +10,15 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from prerank.calibration.errors import centred_levels, pce, reliability_curve
+from prerank.calibration.curvetable import numbers_of_ranks
+from prerank.calibration.errors import centred_levels, checked_power, pce, reliability_curve
+from prerank.calibration.intervals import curve_sums, steps
+from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import accepts_arrays
+from prerank.forecast.chunks import chunks
 from prerank.randomness import numpy_generator
 
-_REPLICATES = 50_000  # the size of a 5 % test is then known to 0.1 points
+REPLICATES = 50_000  # the size of a 5 % test is then known to 0.1 points
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +44,20 @@ class PCENull:
         return (1.0 + above) / (len(self.sample) + 1.0)
 
 
-def cell_probabilities(levels: np.ndarray, n_members: int | None) -> np.ndarray:
-    """Probability of each cell between levels (J + 1 of them) for a calibrated PIT.
+def null_cells(levels: np.ndarray, n_members: int | None, unrandomised: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Cells that a calibrated PIT falls into: their probabilities (U,), and what each adds to the curve, (U, J).
 
-    Continuous PITs: the width of the cell. Unrandomised ranks among M members live on k/M, k = 0..M.
+    Continuous PITs fall between levels. A rank among M members is one of M + 1 equally probable intervals; unrandomised
+    ranks live on k / M, k = 0..M.
     """
+    if n_members is not None and not unrandomised:
+        numbers = numbers_of_ranks(n_members + 1, torch.from_numpy(levels))
+        probability = (numbers.upper - numbers.lower).numpy()
+        return probability, steps(numbers.lower, numbers.upper, torch.from_numpy(levels)).numpy()
     below = levels if n_members is None else (np.floor(levels * n_members + 1e-9) + 1.0) / (n_members + 1.0)
-    return np.diff(np.concatenate([[0.0], np.clip(below, 0.0, 1.0), [1.0]]))
+    cells = np.arange(len(levels) + 1)
+    probability = np.diff(np.concatenate([[0.0], np.clip(below, 0.0, 1.0), [1.0]]))
+    return probability, (cells[:, None] <= cells[:-1]).astype(float)
 
 
 def pce_null(
@@ -55,50 +66,72 @@ def pce_null(
     power: float = 1,
     levels: Tensor | None = None,
     n_members: int | None = None,
+    unrandomised: bool = False,
 ) -> PCENull:
-    """Null distribution of `pce` for `n_cases` calibrated PITs; it depends on nothing else.
+    """Null distribution of `pce` for `n_cases` calibrated PITs of one projection; it depends on nothing else.
 
-    `n_members` is for unrandomised ranks (`EmpiricalRank`), whose PCE does not vanish however many the cases. The
-    sample has 50,000 replicates, is drawn from the multinomial law of the counts (so it costs the same for any N) and
-    is cached. The mean is exact for powers 1 and 2.
+    `n_members` is for ranks among M members without ties, which come closer to the diagonal than continuous PITs; with
+    `unrandomised=True` they are those of `EmpiricalRank`, whose PCE does not vanish however many the cases. The sample
+    has 50,000 replicates, is drawn from the multinomial law of the counts (so it costs the same for any N) and
+    is cached. The mean is exact for power 2, and for power 1 except for ranks as intervals (0.3 % there).
 
     >>> null = pce_null(256)
-    >>> round(null.mean, 4), round(null.quantile(0.95), 3)
-    (0.0196, 0.036)
+    >>> round(null.mean, 4), round(null.quantile(0.95), 3), round(pce_null(256, n_members=2).mean, 3)
+    (0.0196, 0.036, 0.015)
     """
     if n_cases < 1:
         raise ValueError(f"{n_cases} cases: at least one is needed")
+    if n_members is not None and n_members < 1:
+        raise ValueError(f"n_members={n_members}: at least one member is needed, or None for continuous PITs")
     grid = (centred_levels(n_levels) if levels is None else levels).double()
-    return _pce_null(n_cases, tuple(grid.tolist()), float(power), n_members)
+    return _pce_null(n_cases, tuple(grid.tolist()), float(checked_power(power)), n_members, unrandomised)
 
 
 @lru_cache(maxsize=64)
-def _pce_null(n_cases: int, levels: tuple[float, ...], power: float, n_members: int | None) -> PCENull:
+def _pce_null(
+    n_cases: int, levels: tuple[float, ...], power: float, n_members: int | None, unrandomised: bool
+) -> PCENull:
     def draw() -> np.ndarray:
-        counts = null_counts(n_cases, levels, n_members)
-        total = np.zeros(len(counts))
+        curves = null_curves(n_cases, levels, n_members, unrandomised)
+        total = np.zeros(len(curves))
         for j, level in enumerate(levels):  # level by level, so that nothing of size (B, J) is made twice
-            total += np.abs(counts[:, j] / n_cases - level) ** power
+            total += np.abs(curves[:, j] - level) ** power
         return np.sort(total / len(levels))
 
     grid = np.array(levels)
-    probability = np.clip(np.cumsum(cell_probabilities(grid, n_members))[:-1], 0.0, 1.0)
-    if power == 1:
-        mean = _mean_absolute_deviation(n_cases, grid, probability).mean()
-    elif power == 2:
-        mean = ((probability - grid) ** 2 + probability * (1 - probability) / n_cases).mean()
-    else:
-        return PCENull(float(draw().mean()), draw)
-    return PCENull(float(mean), draw)
+    probability, adds = null_cells(grid, n_members, unrandomised)
+    expected = np.clip(probability @ adds, 0.0, 1.0)
+    if power == 2:
+        variance = probability @ adds**2 - expected**2
+        return PCENull(float(((expected - grid) ** 2 + variance / n_cases).mean()), draw)
+    if power == 1 and (n_members is None or unrandomised):
+        return PCENull(float(_mean_absolute_deviation(n_cases, grid, expected).mean()), draw)
+    sample = draw()
+    return PCENull(float(sample.mean()), lambda: sample)
+
+
+def rank_spread(levels: Tensor, n_members: int | None) -> Tensor:
+    """Standard deviation of what one calibrated PIT adds to the curve at each level, (J,): for ranks without ties."""
+    probability, adds = null_cells(levels.cpu().numpy(), n_members, False)
+    return torch.from_numpy((probability @ adds**2 - (probability @ adds) ** 2).clip(0.0)).sqrt().to(levels)
 
 
 @lru_cache(maxsize=2)
-def null_counts(n_cases: int, levels: tuple[float, ...], n_members: int | None = None) -> np.ndarray:
-    """How many of `n_cases` calibrated PITs lie at or below each level, in 50,000 replicates: (B, J)."""
-    cells = cell_probabilities(np.array(levels), n_members)
-    generator = numpy_generator(0, "pce null", n_cases, len(levels), n_members)
-    counts = generator.multinomial(n_cases, cells / cells.sum(), size=_REPLICATES)
-    return np.asfortranarray(counts[:, :-1].cumsum(1, dtype=np.int32))
+def null_curves(
+    n_cases: int, levels: tuple[float, ...], n_members: int | None = None, unrandomised: bool = False
+) -> np.ndarray:
+    """Reliability curves of `n_cases` calibrated PITs of one projection, 50,000 of them: (B, J)."""
+    probability, adds = null_cells(np.array(levels), n_members, unrandomised)
+    as_intervals = n_members is not None and not unrandomised
+    stream = ("pce null of ranks" if as_intervals else "pce null", n_cases, len(levels), n_members)
+    generator = numpy_generator(0, *stream)
+    counts = generator.multinomial(n_cases, probability / probability.sum(), size=REPLICATES)
+    if not as_intervals:
+        return np.asfortranarray(counts[:, :-1].cumsum(1, dtype=np.int32) / n_cases)
+    curves = np.empty((REPLICATES, len(levels)), order="F")
+    for start in range(0, REPLICATES, 5000):
+        curves[start : start + 5000] = counts[start : start + 5000] @ adds / n_cases
+    return curves
 
 
 def _mean_absolute_deviation(n: int, levels: np.ndarray, probability: np.ndarray) -> np.ndarray:
@@ -120,25 +153,36 @@ class Band(NamedTuple):
     pointwise: float
 
 
-def reliability_band(n_cases: int, coverage: float = 0.95, n_levels: int = 100, levels: Tensor | None = None) -> Band:
+def reliability_band(
+    n_cases: int,
+    coverage: float = 0.95,
+    n_levels: int = 100,
+    levels: Tensor | None = None,
+    n_members: int | None = None,
+) -> Band:
     """Band that the whole reliability curve of a calibrated forecast stays in with probability `coverage`.
 
-    Binomial quantiles at each level, at a common pointwise level that is tuned by simulation so that they hold
-    simultaneously (Säilynoja, Bürkner and Vehtari 2022).
+    For continuous PITs binomial quantiles at each level, at a common pointwise level that is tuned by simulation so that
+    they hold simultaneously (Säilynoja, Bürkner and Vehtari 2022). For ranks among `n_members` members without ties,
+    which are intervals, the diagonal plus and minus a common multiple of the standard deviation at each level.
 
     >>> band = reliability_band(500)
     >>> bool((band.lower <= band.levels).all() and (band.levels <= band.upper).all())
     True
     """
+    if n_cases < 1:
+        raise ValueError(f"{n_cases} cases: at least one is needed")
     if not 0 < coverage < 1:
         raise ValueError(f"coverage={coverage}: a probability between 0 and 1, such as 0.95")
     grid = (centred_levels(n_levels) if levels is None else levels).double()
     alpha = grid.numpy()
-    counts = null_counts(n_cases, tuple(alpha.tolist()))
-    tails = np.ones(len(counts))
+    curves = null_curves(n_cases, tuple(alpha.tolist()), n_members)
+    if n_members is not None:
+        return _band_of_ranks(n_cases, coverage, grid, curves, n_members)
+    tails = np.ones(len(curves))
     for j, level in enumerate(alpha):
         if 0 < level < 1:
-            x, where = np.unique(counts[:, j], return_inverse=True)
+            x, where = np.unique(np.rint(curves[:, j] * n_cases), return_inverse=True)
             two_sided = 2 * np.minimum(stats.binom.cdf(x, n_cases, level), stats.binom.sf(x - 1, n_cases, level))
             np.minimum(tails, two_sided[where], out=tails)
     # The curve with exactly this tail belongs to the band: a hair less, or rounding would shut it out.
@@ -155,27 +199,104 @@ def reliability_band(n_cases: int, coverage: float = 0.95, n_levels: int = 100, 
     )
 
 
-@accepts_arrays("pit", "levels")
+def _band_of_ranks(n_cases: int, coverage: float, grid: Tensor, curves: np.ndarray, n_members: int) -> Band:
+    spread = rank_spread(grid, n_members).numpy() / np.sqrt(n_cases)
+    largest = np.zeros(len(curves))
+    for j, level in enumerate(grid.tolist()):
+        if spread[j] > 0:
+            np.maximum(largest, np.abs(curves[:, j] - level) / spread[j], out=largest)
+    width = float(np.quantile(largest, coverage, method="higher")) * (1 + 1e-9)
+    half = torch.from_numpy(width * spread)
+    pointwise = 1 - 2 * float(stats.norm.sf(width))
+    return Band(grid, (grid - half).clamp_min(0.0), (grid + half).clamp_max(1.0), pointwise)
+
+
+@accepts_arrays("pit", "levels", "expected", "blocks")
 def corrected_pce(
-    pit: Tensor,
+    pit: ProjectedPIT | Tensor,
     n_levels: int = 100,
     power: float = 1,
     levels: Tensor | None = None,
+    expected: Tensor | float | None = None,
+    blocks: Tensor | None = None,
 ) -> Tensor:
     r"""PCE without the part that a finite sample adds: (..., N, K) -> (..., K), negative where noise alone would do.
 
-    For power 2 each level's binomial variance, estimated with divisor N - 1, is subtracted: exactly unbiased. For power
-    1 the null level is subtracted in quadrature and the sign kept, $\mathrm{sign}(x)\sqrt{|x|}$ with
+    For power 2 the sample variance of the curve at each level is subtracted: exactly unbiased for independent cases;
+    with `blocks` (N,) of dependent cases the variance is that between blocks. For power 1 the PCE expected under
+    calibration is subtracted in quadrature and the sign kept, $\mathrm{sign}(x)\sqrt{|x|}$ with
     $x = \mathrm{PCE}^2 - E_0[\mathrm{PCE}]^2$: near zero for a calibrated forecast, nearly no change for a large PCE.
+    `expected` (K,) is that expectation where it is not known from N and M: where ranks tie, carry weights, or cases are
+    dependent, it is what `pce_test` gives.
     """
-    n_cases = pit.shape[-2]
+    n_cases = pit.n_cases if isinstance(pit, ProjectedPIT) else pit.shape[-2]
     if n_cases < 2:
         raise ValueError("a corrected PCE needs at least two cases")
     if power == 2:
         curve = reliability_curve(pit, n_levels, levels)
-        noise = curve.frequency * (1 - curve.frequency) / (n_cases - 1)
-        return ((curve.levels[:, None] - curve.frequency).square() - noise).mean(-2)
+        return ((curve.levels[:, None] - curve.frequency).square() - _noise(pit, curve.levels, blocks)).mean(-2)
     if power != 1:
         raise ValueError(f"a corrected PCE is defined for powers 1 and 2, not {power}")
-    excess = pce(pit, n_levels, 1, levels).square() - pce_null(n_cases, n_levels, 1, levels).mean ** 2
+    if expected is None:
+        if blocks is not None:
+            raise ValueError("the PCE expected of dependent cases is not known: pass expected=pce_test(...).expected")
+        expected = _expected(pit, n_cases, n_levels, levels)
+    return in_quadrature(pce(pit, n_levels, 1, levels), expected)
+
+
+def in_quadrature(error: Tensor, expected: Tensor | float) -> Tensor:
+    """sign(x) sqrt(|x|) with x = error² - expected²."""
+    excess = error.square() - expected**2
     return excess.sign() * excess.abs().sqrt()
+
+
+def _expected(pit: ProjectedPIT | Tensor, n_cases: int, n_levels: int, levels: Tensor | None) -> Tensor | float:
+    """PCE expected of each projection under calibration, where it depends on N and M alone."""
+    if not isinstance(pit, ProjectedPIT):
+        return pce_null(n_cases, n_levels, 1, levels).mean
+    if pit.pick is not None or not all(bool(part.law_is_known.all()) for part in pit.parts):
+        raise ValueError(
+            "the PCE expected of tied or weighted ranks depends on the data: compute the PITs with "
+            "projected_pit(..., exchangeable=True) and pass expected=pce_test(...).expected"
+        )
+    means = [
+        pce_null(n_cases, n_levels, 1, levels, part.n_members, part.unrandomised).mean
+        for part in pit.parts
+        for _ in part.names
+    ]
+    return torch.tensor(means, dtype=torch.float64, device=pit.device)
+
+
+def _noise(pit: ProjectedPIT | Tensor, levels: Tensor, blocks: Tensor | None) -> Tensor:
+    """Sampling variance of the curve at each level, estimated from cases or blocks: (..., J, K)."""
+    lower, upper = (pit.lower, pit.upper) if isinstance(pit, ProjectedPIT) else (pit, pit)
+    n_cases = lower.shape[-2]
+    if blocks is not None:
+        sums, sizes = block_sums(lower, upper, levels.double(), blocks)
+        mean = sums.sum(0) / n_cases
+        residual = sums - sizes.reshape(-1, *(1,) * (sums.ndim - 1)) * mean
+        return residual.square().sum(0) * (len(sums) / (len(sums) - 1) / n_cases**2)
+    first = curve_sums(lower, upper, levels.double()) / n_cases
+    second = _squares(lower, upper, levels.double()) / n_cases
+    return ((second - first.square()).clamp_min(0.0) / (n_cases - 1)).to(lower)
+
+
+def _squares(lower: Tensor, upper: Tensor, levels: Tensor) -> Tensor:
+    """Sums over cases of squared contributions: (..., N, K) -> (..., J, K)."""
+    flat = (end.movedim(-2, 0).reshape(lower.shape[-2], -1) for end in (lower, upper))
+    low, high = flat
+    total = levels.new_zeros(low.shape[1], len(levels))
+    for cases in chunks(len(low), low.shape[1] * len(levels), levels.device):
+        shares = steps(low[cases].flatten(), high[cases].flatten(), levels)
+        total += shares.square().reshape(cases.stop - cases.start, -1, len(levels)).sum(0)
+    return total.reshape(*lower.shape[:-2], lower.shape[-1], len(levels)).mT
+
+
+def block_sums(lower: Tensor, upper: Tensor, levels: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Contributions to the curve summed over the cases of each block, (n_blocks, ..., J, K), and the blocks' sizes."""
+    labels = torch.unique(blocks.to(lower.device), return_inverse=True)[1]
+    sizes = torch.bincount(labels).double()
+    sums = torch.stack(
+        [curve_sums(lower[..., labels == b, :], upper[..., labels == b, :], levels) for b in range(len(sizes))]
+    )
+    return sums, sizes

@@ -2,18 +2,20 @@ r"""Projected PITs: where the observation's projection stands among the forecast
 
 How a PIT is computed is a value: `ClosedForm()`, `RandomisedRank()`, `EmpiricalRank()` (the paper's Algorithm 1) or
 `SmoothRank()` (for training). Without one, the exact way is taken: closed form for a linear pre-rank of a Gaussian
-mixture, randomised ranks otherwise.
+mixture, otherwise the rank as an interval, from which no number is drawn.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from prerank.calibration.inputs import refuse_bad_input
+from prerank.calibration.intervals import Intervals
+from prerank.calibration.pooling import canonical, reference_subset, rounded
 from prerank.calibration.preranks import PreRank
+from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.calibration.projection import LinearProjection, Projection
 from prerank.calibration.ranks import all_weights_below_and_at, weight_below_and_at
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit
@@ -36,7 +38,10 @@ class ClosedForm:
 
 @dataclass(frozen=True)
 class RandomisedRank:
-    """(members below + U x (ties + 1)) / (M + 1): exactly uniform under calibration for any M, ties included."""
+    """(members below + U x (ties + 1)) / (M + 1): PIT values that are exactly uniform under calibration, ties included.
+
+    U depends on (seed, case, pre-rank) alone. For values to hand on; errors and tests need no U, see `projected_pit`.
+    """
 
 
 @dataclass(frozen=True)
@@ -45,29 +50,6 @@ class EmpiricalRank:
 
 
 How = ClosedForm | RandomisedRank | EmpiricalRank | SmoothRank
-
-
-@dataclass(frozen=True, eq=False)
-class ProjectedPIT:
-    """PITs of one or several pre-ranks, and all that a test needs to know about them.
-
-    `values` (..., N, K); `names` of the K projections and `groups`, the pre-rank each belongs to; `exact` is whether
-    they are uniform under calibration; `tied` (..., K) is the share of cases in which the observation ties with a
-    member; `points` (..., N, P, K), the PITs of all points that are exchangeable with the observation under
-    calibration, the observation first (only if asked for), and `pick` (..., N, P) the probability with which each
-    of them could have been the observation (None: equal). `n_members` is set for unrandomised ranks.
-    """
-
-    values: Tensor
-    names: tuple[str, ...]
-    groups: tuple[str, ...]
-    method: str
-    exact: bool
-    tied: Tensor
-    notes: dict[str, str] = field(default_factory=dict)
-    n_members: int | None = None
-    points: Tensor | None = None
-    pick: Tensor | None = None
 
 
 def projected_pit(
@@ -81,32 +63,73 @@ def projected_pit(
     seed: int = 0,
     case_ids: Tensor | None = None,
     exchangeable: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> ProjectedPIT:
-    r"""PIT of each projection, $Z = \hat F_{T \mid X}(T)$: y (..., N, D) -> values (..., N, K).
+    r"""PIT of each projection, $Z = \hat F_{T \mid X}(T)$: y (..., N, D) -> intervals (..., N, K).
 
-    A distribution is evaluated by closed form where there is one, otherwise among `n_draws` equally weighted draws.
+    A distribution is evaluated by closed form where there is one, otherwise among `n_draws` equally weighted draws. A
+    rank among M members is the interval [below, below + ties + 1] / (M + 1); errors and tests take the mean over a
+    uniform number in it, so that nothing depends on how ties are broken. `RandomisedRank()` draws that number.
     For an `Ensemble` with weights, uniformity is exact only with `observation_weights` (..., N), the weight that the
     observation itself carries (an importance ratio, say); without it the PIT is that of the weighted members,
-    approximate of order one over the effective size, and `exact` is False. Randomisation depends on
-    (`seed`, `case_ids`, pre-rank) alone. `exchangeable=True` also ranks every other point, which tests over
-    several projections need. Several pre-ranks are computed on the same members and stand side by side.
+    approximate of order one over the effective size, and `exact` is False. Draws of a model depend on
+    (`seed`, `case_ids`) alone. `exchangeable=True` also ranks every other point, which tests over several projections
+    need. Several pre-ranks are computed on the same members and stand side by side.
 
-    Cases go in chunks, so that memory stays near that of the result. NaN or infinite values, shapes that do not match,
-    and a case without members are refused. One member is enough (two possible ranks), so is one case.
+    From more than 1,000 members without a `reference`, 250 are set aside for the pre-ranks to learn from (directions,
+    density, joint CDF), and the observation is ranked among the others: exact, and the cost grows with M instead of M².
+    Cases go in chunks, so that memory stays near that of the result; `on_progress(done, total)` is told after each.
+    NaN or infinite values, shapes that do not match, and a case without members are refused. One member is enough (two
+    possible ranks), so is one case.
 
     >>> from prerank import Location, Ensemble
     >>> y, members = torch.zeros(2, 3), torch.ones(2, 9, 3)
     >>> pit = projected_pit(Location(), Ensemble(members), y)
-    >>> bool((pit.values < 0.1).all()), pit.method
-    (True, 'randomised rank among 9 members')
+    >>> pit.lower.squeeze(), pit.upper.squeeze(), pit.method
+    (tensor([0., 0.], dtype=torch.float64), tensor([0.1000, 0.1000], dtype=torch.float64), 'rank among 9 members')
     """
     y = as_observations(y)
     refuse_bad_input(forecast, y, observation_weights)
     ids = torch.arange(y.shape[-2], device=y.device) if case_ids is None else case_ids.to(y.device)
+    preranks = _listed(prerank)
+    if how is not None and not isinstance(how, How):
+        raise TypeError(
+            f"how={how!r} is no way to compute a PIT; leave it out, or pass ClosedForm(), RandomisedRank(), "
+            "EmpiricalRank() or SmoothRank()"
+        )
+    if isinstance(how, SmoothRank) and exchangeable:
+        raise ValueError("smooth PITs are for training and have no test; leave exchangeable=True or SmoothRank() out")
+    forecast, observation_weights, note = _with_reference(forecast, observation_weights)
+
+    def some(cases: slice | None) -> ProjectedPIT:
+        if cases is None:
+            return _of_all_cases(
+                preranks, forecast, y, how, observation_weights, n_draws, seed, ids, exchangeable, note
+            )
+        own = None if observation_weights is None else observation_weights[..., cases]
+        part = forecast.select(cases)  # type: ignore[union-attr]
+        return _of_all_cases(preranks, part, y[..., cases, :], how, own, n_draws, seed, ids[cases], exchangeable, note)
+
+    slices = _slices(forecast, y, how, n_draws)
+    if len(slices) == 1:
+        return some(None)
+
+    def one_by_one():  # type: ignore[no-untyped-def]
+        for cases in slices:
+            yield cases, some(cases)
+            if on_progress is not None:
+                on_progress(cases.stop, y.shape[-2])
+
+    return ProjectedPIT.end_to_end(one_by_one(), ids)
+
+
+def _listed(prerank: PreRank | Sequence[PreRank]) -> list[PreRank]:
     preranks = list(prerank) if isinstance(prerank, Sequence) else [prerank]
     if not preranks:
         raise ValueError("no pre-rank given; pass one, or several as a list")
     for item in preranks:
+        if isinstance(item, type):
+            raise TypeError(f"{item.__name__} is a class; pass a value of it, {item.__name__}()")
         if not hasattr(item, "given"):
             raise TypeError(
                 f"{item!r} is not a pre-rank; pass a value such as Location() or PCA(), or wrap f as Custom(f)"
@@ -118,20 +141,26 @@ def projected_pit(
             f"two pre-ranks are called {twice!r}, so their results could not be told apart; "
             "give one another name, such as Dependency(lag=2, name='dependency at lag 2')"
         )
-    if isinstance(how, SmoothRank) and exchangeable:
-        raise ValueError("smooth PITs are for training and have no test; leave exchangeable=True or SmoothRank() out")
+    return preranks
 
-    def some(cases: slice | None) -> ProjectedPIT:
-        if cases is None:
-            return _of_all_cases(preranks, forecast, y, how, observation_weights, n_draws, seed, ids, exchangeable)
-        own = None if observation_weights is None else observation_weights[..., cases]
-        part = forecast.select(cases)  # type: ignore[union-attr]
-        return _of_all_cases(preranks, part, y[..., cases, :], how, own, n_draws, seed, ids[cases], exchangeable)
 
-    slices = _slices(forecast, y, how, n_draws)
-    if len(slices) == 1:
-        return some(None)
-    return _end_to_end(((cases, some(cases)) for cases in slices), y.shape[-2])
+def _with_reference(forecast: Forecast, observation_weights: Tensor | None) -> tuple[Forecast, Tensor | None, str]:
+    """A very large bare ensemble in two parts: members to learn from, and members to rank."""
+    if not isinstance(forecast, Ensemble) or forecast.reference is not None:
+        return forecast, observation_weights, ""
+    subset = reference_subset(forecast.n_members)
+    if subset is None:
+        return forecast, observation_weights, ""
+    subset = subset.to(forecast.members.device)
+    rest = torch.ones(forecast.n_members, dtype=torch.bool, device=subset.device)
+    rest[subset] = False
+    ranked = rest.nonzero()[:, 0]
+    weights, own = forecast.weights, None
+    if weights is not None:
+        weights, own = weights[..., ranked], weights[..., subset]
+    reference = Ensemble(forecast.members[..., subset, :], own)
+    note = f"learnt from {len(subset)} of {forecast.n_members:,} members, the others are ranked"
+    return Ensemble(forecast.members[..., ranked, :], weights, reference), observation_weights, note
 
 
 def _of_all_cases(
@@ -144,8 +173,16 @@ def _of_all_cases(
     seed: int,
     ids: Tensor,
     exchangeable: bool,
+    note: str,
 ) -> ProjectedPIT:
     law, members = _law_and_members(forecast, y, n_draws, seed, ids, how, exchangeable)
+    weights, pick, exact = None, None, True
+    if members is not None and members.weights is not None and not isinstance(how, SmoothRank):
+        # Algorithm 1 gives the observation no weight; a rank gives it its own, if that is known
+        exact = observation_weights is not None and not isinstance(how, EmpiricalRank)
+        own = observation_weights if exact else torch.zeros_like(members.weights[..., 0])
+        weights = torch.cat([own[..., None].to(members.weights), members.weights], -1)  # type: ignore[index]
+        pick = weights / weights.sum(-1, keepdim=True)
     parts = []
     for item in preranks:
         projection = item.given(law, seed, how.temperature if isinstance(how, SmoothRank) else None, case_ids=ids)
@@ -154,11 +191,18 @@ def _of_all_cases(
         elif isinstance(how, SmoothRank):
             part = _smooth(item, projection, members, y, how)
         elif isinstance(how, EmpiricalRank):
-            part = _empirical(item, projection, members, y, exchangeable)
+            part = _empirical(item, projection, members, y, weights, exchangeable)
         else:
-            part = _randomised(item, projection, members, y, observation_weights, seed, ids, exchangeable)
-        parts.append(part)
-    return _side_by_side(parts)
+            keys = case_keys(seed, ids, "randomised rank", item.name) if isinstance(how, RandomisedRank) else None
+            part = _ranked(item, projection, members, y, weights, exact, keys, exchangeable)
+        parts.append(_noted(part, note))
+    return ProjectedPIT(tuple(parts), ids, pick)
+
+
+def _noted(part: PreRankPIT, note: str) -> PreRankPIT:
+    if not note or not part.note:  # a pre-rank that learns nothing has nothing to say about it
+        return part
+    return replace(part, note=f"{part.note}, {note}")
 
 
 def _slices(forecast: Forecast, y: Tensor, how: How | None, n_draws: int) -> list[slice]:
@@ -182,28 +226,6 @@ def _slices(forecast: Forecast, y: Tensor, how: How | None, n_draws: int) -> lis
     return chunks(y.shape[-2], lead * n_points * per_point, y.device)
 
 
-def _end_to_end(parts: Iterator[tuple[slice, ProjectedPIT]], n_cases: int) -> ProjectedPIT:
-    """One result from those of chunks of cases, written in place: the points of all cases exist only once."""
-    whole: dict[str, Tensor] = {}
-    first: ProjectedPIT | None = None
-    tied = torch.zeros(())
-    axes = {"values": -2, "points": -3, "pick": -2}
-    for cases, part in parts:
-        first = first or part
-        tied = tied.to(part.tied) + part.tied * ((cases.stop - cases.start) / n_cases)
-        for name, axis in axes.items():
-            piece = getattr(part, name)
-            if piece is None:
-                continue
-            if name not in whole:
-                shape = list(piece.shape)
-                shape[axis] = n_cases
-                whole[name] = piece.new_empty(shape)
-            whole[name].narrow(axis, cases.start, cases.stop - cases.start).copy_(piece)
-    assert first is not None
-    return replace(first, tied=tied, **whole)  # type: ignore[arg-type]
-
-
 def _law_and_members(
     forecast: Forecast, y: Tensor, n_draws: int, seed: int, ids: Tensor, how: How | None, exchangeable: bool
 ) -> tuple[Forecast, Ensemble | None]:
@@ -213,11 +235,15 @@ def _law_and_members(
             return forecast, None
         if isinstance(how, SmoothRank):
             return forecast, differentiable_draws(forecast, n_draws, seed, case_ids=ids)
-        return forecast, equally_weighted_draws(forecast, n_draws, seed, "members", ids)
+        # a stream of their own: `forecast.ensemble(1)` as observations must not be one of the draws that rank them
+        return forecast, equally_weighted_draws(forecast, n_draws, seed, "ranked members", ids)
     if forecast.reference is not None:
         return forecast.reference, forecast  # type: ignore[return-value]
     pooled = torch.cat([y[..., None, :].expand(*forecast.members.shape[:-2], 1, -1), forecast.members], -2)
-    return Ensemble(pooled), forecast
+    if pooled.requires_grad:
+        return Ensemble(pooled), forecast
+    # in an order that does not know which of the points is the observation, so that what is learnt does not either
+    return Ensemble(canonical(pooled)), forecast
 
 
 def _has_closed_form(projection: Projection, forecast: Forecast) -> bool:
@@ -226,7 +252,7 @@ def _has_closed_form(projection: Projection, forecast: Forecast) -> bool:
 
 def _closed_form(
     prerank: PreRank, projection: Projection, forecast: Forecast, y: Tensor, members: Ensemble | None
-) -> ProjectedPIT:
+) -> PreRankPIT:
     if not isinstance(projection, LinearProjection) or not isinstance(forecast, GaussianMixture):
         raise TypeError(
             f"{prerank.name} of {type(forecast).__name__} has no closed-form PIT: that needs a linear pre-rank "
@@ -240,43 +266,102 @@ def _closed_form(
     if members is not None:
         drawn = forecast.cdf_along(directions, projection(members.members))
         points = torch.cat([values[..., None, :], drawn.to(values)], -2)
-    return _part(prerank, projection, values, "closed form", True, torch.zeros_like(values[..., 0, :]), points=points)
+    return _numbers(prerank, projection, values, "closed form", True, points)
 
 
-def _smooth(prerank: PreRank, projection: Projection, members: Ensemble, y: Tensor, how: SmoothRank) -> ProjectedPIT:
+def _smooth(prerank: PreRank, projection: Projection, members: Ensemble, y: Tensor, how: SmoothRank) -> PreRankPIT:
     values = smooth_pit(projection, members, y, how)
     method = f"smooth rank among {members.n_members} draws, temperature {how.temperature:g}"
-    return _part(prerank, projection, values, method, False, torch.zeros_like(values[..., 0, :]))
+    return _numbers(prerank, projection, values, method, False)
 
 
 def _empirical(
-    prerank: PreRank, projection: Projection, members: Ensemble, y: Tensor, exchangeable: bool
-) -> ProjectedPIT:
+    prerank: PreRank,
+    projection: Projection,
+    members: Ensemble,
+    y: Tensor,
+    weights: Tensor | None,
+    exchangeable: bool,
+) -> PreRankPIT:
     projected = _project(prerank, projection, members, y)
-    ties = (projected[..., 1:, :] == projected[..., :1, :]).any(-2)
-    method = f"empirical rank among {members.n_members} members"
-    n_members, weights, pick = members.n_members, members.weights, None
-    if weights is not None:
-        weights = pad(weights, (1, 0))  # the observation counts for nothing
-        pick = weights / weights.sum(-1, keepdim=True)
     below, at = all_weights_below_and_at(projected, weights)
     if weights is None:
         # a whole number over a whole number: k / M is then the float nearest to it, and so is a level k / M
-        points = (below + at - 1.0) / n_members
+        points = (below.double() + at - 1.0) / members.n_members
     else:
+        weights = weights.double()
         others = (weights.sum(-1, keepdim=True) - weights)[..., None]
         points = torch.where(others > 0, (below + at - weights[..., None]) / others, 1.0).clamp(0.0, 1.0)
-    return _part(
-        prerank,
-        projection,
-        points[..., 0, :],
-        method,
+    return PreRankPIT(
+        prerank.name,
+        projection.names,
+        _values(points[..., 0, :]),
+        f"empirical rank among {members.n_members} members",
         False,
-        _share(ties),
-        n_members=n_members if weights is None else None,
-        points=points if exchangeable else None,
-        pick=pick,
+        _share(_ties(projected)),
+        ties=_share_of_ties(at, weights, projected),
+        note=projection.note,
+        n_members=members.n_members if weights is None else None,
+        unrandomised=True,
+        points=_values(points) if exchangeable else None,
     )
+
+
+def _ranked(
+    prerank: PreRank,
+    projection: Projection,
+    members: Ensemble,
+    y: Tensor,
+    weights: Tensor | None,
+    exact: bool,
+    keys: Tensor | None,
+    exchangeable: bool,
+) -> PreRankPIT:
+    """Ranks as intervals, or, with keys, a uniform number in each."""
+    projected = _project(prerank, projection, members, y)
+    n_points, n_projections = projected.shape[-2:]
+    unit = n_points if weights is None else 1
+    if exchangeable:
+        below, at = all_weights_below_and_at(projected, weights)
+    else:
+        below, at = (part[..., None, :] for part in weight_below_and_at(projected[..., 0, :], projected, weights))
+    ties = _share_of_ties(at, weights, projected)
+    lower, upper = below, below + at
+    if weights is not None:
+        own = weights.double()[..., None] if exchangeable else weights.double()[..., :1, None]
+        total = weights.double().sum(-1)[..., None, None]
+        if not exact:
+            # a member stands in for the observation, whose weight does not count: neither does the member's then
+            upper, total = lower + (at - own).clamp_min(0.0), total - own
+        # weights are summed in two orders, so their quotient may leave [0, 1] by a rounding error
+        lower, upper = (torch.where(total > 0, end / total, rest) for end, rest in ((lower, 0.0), (upper, 1.0)))
+        lower, upper = lower.clamp(0.0, 1.0), upper.clamp(0.0, 1.0)
+    points = Intervals(lower, upper, unit)
+    method = f"rank among {members.n_members} members"
+    if weights is not None:
+        method = f"weighted {method}" + ("" if exact else ", the observation's own weight unknown: approximate")
+    if keys is not None:
+        u = uniform(keys, (points.lower.shape[-2], n_projections))
+        low, high = points.bounds()
+        points, method = _values((low + u * (high - low)).clamp(0.0, 1.0)), f"randomised {method}"
+    return PreRankPIT(
+        prerank.name,
+        projection.names,
+        Intervals(points.lower[..., 0, :], points.lower[..., 0, :], 1) if points.are_values else _first(points),
+        method,
+        exact,
+        _share(_ties(projected)),
+        ties=torch.zeros_like(ties) if keys is not None else ties,
+        note=projection.note,
+        n_members=members.n_members if weights is None and keys is None else None,
+        points=points if exchangeable else None,
+    )
+
+
+def _first(points: Intervals) -> Intervals:
+    """The observation's intervals, as fractions."""
+    lower, upper = Intervals(points.lower[..., 0, :], points.upper[..., 0, :], points.unit).bounds()
+    return Intervals(lower, upper)
 
 
 def _project(prerank: PreRank, projection: Projection, members: Ensemble, y: Tensor) -> Tensor:
@@ -284,7 +369,8 @@ def _project(prerank: PreRank, projection: Projection, members: Ensemble, y: Ten
     points = torch.cat([y[..., None, :].expand(*members.members.shape[:-2], 1, -1), members.members], -2)
     projected = projection(points)
     _refuse_nan(prerank, projected)
-    return projected
+    exact = isinstance(projection, LinearProjection) and projection.identity
+    return projected if exact else rounded(projected)
 
 
 def _refuse_nan(prerank: PreRank, projected: Tensor) -> None:
@@ -296,78 +382,42 @@ def _refuse_nan(prerank: PreRank, projected: Tensor) -> None:
         )
 
 
-def _randomised(
-    prerank: PreRank,
-    projection: Projection,
-    members: Ensemble,
-    y: Tensor,
-    observation_weights: Tensor | None,
-    seed: int,
-    ids: Tensor,
-    exchangeable: bool,
-) -> ProjectedPIT:
-    projected = _project(prerank, projection, members, y)
-    n_points, n_projections = projected.shape[-2:]
-    keys = case_keys(seed, ids, "randomised rank", prerank.name)
-    ties = (projected[..., 1:, :] == projected[..., :1, :]).any(-2)
-    count = f"randomised rank among {members.n_members} members"
-    weights, pick, method, exact = members.weights, None, count, True
-    if weights is not None:
-        own = torch.zeros_like(weights[..., 0]) if observation_weights is None else observation_weights
-        weights = torch.cat([own[..., None].to(weights), weights], -1)
-        pick = weights / weights.sum(-1, keepdim=True)
-        exact = observation_weights is not None
-        method = f"weighted {count}" + ("" if exact else ", the observation's own weight unknown: approximate")
-    u = uniform(keys, (n_points if exchangeable else 1, n_projections), projected.dtype)
-    if exchangeable:
-        below, at = all_weights_below_and_at(projected, weights)
-        total = projected.new_tensor(float(n_points)) if weights is None else weights.sum(-1)[..., None, None]
-        if not exact and weights is not None:
-            # a member stands in for the observation, whose weight does not count: neither does the member's then
-            at, total = (at - weights[..., None]).clamp_min(0.0), total - weights[..., None]
-        # weights are summed in two orders, so their quotient may leave [0, 1] by a rounding error
-        z = torch.where(total > 0, (below + u * at) / total, u).clamp(0.0, 1.0)
-        return _part(prerank, projection, z[..., 0, :], method, exact, _share(ties), points=z, pick=pick)
-    below, at = weight_below_and_at(projected[..., 0, :], projected, weights)
-    total = projected.new_tensor(float(n_points)) if weights is None else weights.sum(-1)[..., None]
-    values = ((below + u[..., 0, :] * at) / total).clamp(0.0, 1.0)
-    return _part(prerank, projection, values, method, exact, _share(ties), pick=pick)
+def _ties(projected: Tensor) -> Tensor:
+    """Whether the observation ties with a member, (..., N, K)."""
+    return (projected[..., 1:, :] == projected[..., :1, :]).any(-2)
+
+
+def _share_of_ties(at: Tensor, weights: Tensor | None, projected: Tensor) -> Tensor:
+    """Share of the points, or with weights of the observations, that tie with another, (K,)."""
+    ties = at > 1 if weights is None else _ties(projected)
+    return ties.flatten(0, -2).double().mean(0)
 
 
 def _share(ties: Tensor) -> Tensor:
     return ties.double().mean(-2)
 
 
-def _part(
+def _values(values: Tensor) -> Intervals:
+    return Intervals(values, values)
+
+
+def _numbers(
     prerank: PreRank,
     projection: Projection,
     values: Tensor,
     method: str,
     exact: bool,
-    tied: Tensor,
-    n_members: int | None = None,
     points: Tensor | None = None,
-    pick: Tensor | None = None,
-) -> ProjectedPIT:
-    notes = {prerank.name: projection.note} if projection.note else {}
-    groups = (prerank.name,) * values.shape[-1]
-    return ProjectedPIT(values, projection.names, groups, method, exact, tied, notes, n_members, points, pick)
-
-
-def _side_by_side(parts: list[ProjectedPIT]) -> ProjectedPIT:
-    if len(parts) == 1:
-        return parts[0]
-    methods = dict.fromkeys(part.method for part in parts)
-    points = [part.points for part in parts if part.points is not None]
-    return ProjectedPIT(
-        values=torch.cat([part.values for part in parts], -1),
-        names=tuple(name for part in parts for name in part.names),
-        groups=tuple(group for part in parts for group in part.groups),
-        method="; ".join(methods),
-        exact=all(part.exact for part in parts),
-        tied=torch.cat([part.tied for part in parts], -1),
-        notes={group: note for part in parts for group, note in part.notes.items()},
-        n_members=parts[0].n_members,
-        points=torch.cat(points, -1) if len(points) == len(parts) else None,
-        pick=next((part.pick for part in parts if part.pick is not None), None),
+) -> PreRankPIT:
+    """PITs that are numbers."""
+    return PreRankPIT(
+        prerank.name,
+        projection.names,
+        _values(values),
+        method,
+        exact,
+        torch.zeros_like(values[..., 0, :], dtype=torch.float64),
+        ties=torch.zeros(values.shape[-1], dtype=torch.float64, device=values.device),
+        note=projection.note,
+        points=None if points is None else _values(points),
     )

@@ -6,27 +6,32 @@ from torch.nn.functional import pad
 
 
 def weight_below_and_at(t: Tensor, members: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Weight of members (..., N, M, K) below and equal to t (..., N, K); unit weights when None."""
+    """Weight of members (..., N, M, K) below and equal to t (..., N, K); whole numbers when there are no weights."""
     below, at = members < t[..., None, :], members == t[..., None, :]
     if weights is None:
-        return below.sum(-2).to(t.dtype), at.sum(-2).to(t.dtype)
-    w = weights[..., None].to(t.dtype)
+        return below.sum(-2), at.sum(-2)
+    w = weights[..., None].double()
     return (w * below).sum(-2), (w * at).sum(-2)
 
 
 def all_weights_below_and_at(points: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """For every one of P points (..., N, P, K) the weight of points below it and equal to it (itself included)."""
+    """For every one of P points (..., N, P, K) the weight of points below it and equal to it (itself included).
+
+    Without weights these are whole numbers, in the smallest type that holds them: a test keeps them for all points.
+    """
     columns = points.mT.contiguous()  # the sort runs over the last axis
     ordered, order = columns.sort(-1)
     start, stop = _runs(ordered)
     if weights is None:
+        dtype = torch.int16 if points.shape[-2] < 1 << 15 else torch.int32
         below, at = start, stop - start
     else:
-        sorted_weights = weights[..., None, :].expand(columns.shape).gather(-1, order)
+        dtype = torch.float64
+        sorted_weights = weights[..., None, :].double().expand(columns.shape).gather(-1, order)
         total = pad(sorted_weights.cumsum(-1), (1, 0))
         below = total.gather(-1, start.expand(columns.shape))
         at = total.gather(-1, stop.expand(columns.shape)) - below
-    return _unsorted(below, order, points.dtype).mT, _unsorted(at, order, points.dtype).mT
+    return _unsorted(below, order, dtype).mT, _unsorted(at, order, dtype).mT
 
 
 def _unsorted(values: Tensor, order: Tensor, dtype: torch.dtype) -> Tensor:

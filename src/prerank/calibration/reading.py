@@ -5,6 +5,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from prerank.calibration.intervals import Intervals
+
+_TAIL = 0.05
+_CASES = 1000  # enough to know the scores' spread under calibration
+
 
 class Shape(NamedTuple):
     """Standard scores (standard normal under calibration) of the PITs' mean, spread, and the two outer twentieths."""
@@ -15,22 +20,52 @@ class Shape(NamedTuple):
     upper_tail: float
 
 
-def shape(pit: Tensor, case_weights: Tensor | None = None) -> Shape:
-    """How PITs (N,) depart from uniform: scores of their mean, their spread, and their mass in the outer twentieths."""
-    z = pit.detach().double().flatten()
-    weights = torch.full_like(z, 1.0 / len(z)) if case_weights is None else (case_weights / case_weights.sum()).to(z)
+def shape(pit: Tensor | Intervals, case_weights: Tensor | None = None, points: Intervals | None = None) -> Shape:
+    """How PITs (N,) depart from uniform: scores of their mean, their spread, and their mass in the outer twentieths.
+
+    Of ranks, which are intervals, the mean over each is taken; `points` (N, P), the intervals of all points that could
+    have been the observation, then tell how much the scores vary under calibration.
+    """
+    seen = _features(pit if isinstance(pit, Intervals) else Intervals(pit.detach(), pit.detach()))
+    weights = torch.full_like(seen[:, 0], 1.0 / len(seen))
+    if case_weights is not None:
+        weights = (case_weights / case_weights.sum()).to(seen)
+    variance = torch.ones(4, dtype=seen.dtype, device=seen.device)
+    if points is not None and not points.are_values:
+        step = max(1, len(seen) // _CASES)
+        variance = _features(points.select(slice(None, None, step), -2)).square().mean((0, 1))
     root = 1.0 / weights.square().sum().sqrt()  # sqrt(N) for equal weights
-    x = 2 * z - 1
-    # the first two Legendre polynomials, scaled to unit variance under uniformity, are uncorrelated there
-    bias = (weights * x).sum() * 3**0.5 * root
-    dispersion = (weights * (1.5 * x.square() - 0.5)).sum() * 5**0.5 * root
-    tail, width = 0.05, (0.05 * 0.95) ** 0.5
-    lower = ((weights * (z < tail)).sum() - tail) / width * root
-    upper = ((weights * (z > 1 - tail)).sum() - tail) / width * root
-    return Shape(float(bias), float(dispersion), float(lower), float(upper))
+    scores = (weights[:, None] * seen).sum(0) * root / torch.where(variance > 1e-12, variance, 1.0).sqrt()
+    return Shape(*scores.tolist())
 
 
-def read(pit: Tensor, p_value: float, level: float = 0.05, case_weights: Tensor | None = None) -> str:
+def _features(intervals: Intervals) -> Tensor:
+    """Four functions of a PIT, each with mean 0 and variance 1 where it is uniform, averaged over its interval: (..., 4).
+
+    The first two are Legendre polynomials, which are uncorrelated there.
+    """
+    lower, upper = (end.double() for end in intervals.bounds())
+    width = upper - lower
+    x, z = 2 * lower - 1, 2 * upper - 1
+    bias = 0.5 * (x + z)
+    dispersion = 0.5 * (x * x + x * z + z * z) - 0.5  # the mean of (3 t² - 1) / 2 over [x, z]
+    scale = (_TAIL * (1 - _TAIL)) ** 0.5
+    low = torch.where(width > 0, _share_below(lower, upper, width, _TAIL), (lower < _TAIL).double())
+    high = torch.where(width > 0, 1 - _share_below(lower, upper, width, 1 - _TAIL), (lower > 1 - _TAIL).double())
+    return torch.stack([bias * 3**0.5, dispersion * 5**0.5, (low - _TAIL) / scale, (high - _TAIL) / scale], -1)
+
+
+def _share_below(lower: Tensor, upper: Tensor, width: Tensor, level: float) -> Tensor:
+    return ((level - lower) / torch.where(width > 0, width, 1.0)).clamp(0.0, 1.0)
+
+
+def read(
+    pit: Tensor | Intervals,
+    p_value: float,
+    level: float = 0.05,
+    case_weights: Tensor | None = None,
+    points: Intervals | None = None,
+) -> str:
     """Words for the PITs (N,) of one projection: biased, under- or over-dispersed, heavy in a tail, or flat.
 
     "Biased low" means that the forecast's projection is too low: observations come out above it. The words follow the
@@ -42,7 +77,7 @@ def read(pit: Tensor, p_value: float, level: float = 0.05, case_weights: Tensor 
     """
     if p_value > level:
         return "flat"
-    seen = shape(pit, case_weights)
+    seen = shape(pit, case_weights, points)
     words = []
     if abs(seen.bias) > 2.5:
         words.append("biased low" if seen.bias > 0 else "biased high")

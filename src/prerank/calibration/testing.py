@@ -8,21 +8,31 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from prerank.calibration.errors import centred_levels, level_bins, pce
-from prerank.calibration.exchange import Replicates, exchange_replicates, replicate, small_bins
-from prerank.calibration.null import pce_null
-from prerank.calibration.pit import ProjectedPIT
+from prerank.calibration.blindness import projection_power
+from prerank.calibration.curvetable import tables_of
+from prerank.calibration.errors import centred_levels, checked_power, checked_weights, pce
+from prerank.calibration.exchange import Points, Replicates, exchanged, points_of
+from prerank.calibration.intervals import Intervals
+from prerank.calibration.null import REPLICATES, pce_null
+from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.forecast import accepts_arrays
-from prerank.randomness import torch_generator
+from prerank.randomness import bits_of_steps, case_keys
 
 
 class PCETest(NamedTuple):
     """One entry per pre-rank (group of projections), (..., G) each; the statistic is the mean PCE of its projections.
 
-    `null_level` is the expected statistic of a calibrated forecast. `corrected_p_value` accounts for all groups
-    together (min-p over the same replicates); the smallest one is the p-value of the whole. `maximum_p_value` is that
-    of the largest standardised deviation of any reliability curve of the group, and `band_width` the half-width of the
-    95 % band for those curves in units of sqrt(alpha (1 - alpha) / N).
+    `null_level` is the PCE expected under calibration. `corrected_p_value` accounts for all groups together (min-p over the
+    same replicates); the smallest one is the p-value of the whole. `p_value_error` is the Monte Carlo standard error of
+    `p_value`, which comes from the replicates. `maximum_p_value` is that of the largest standardised deviation of any
+    reliability curve of the group, and `band_width` the half-width of the 95 % band for those curves in units of `spread`
+    (..., J, K), their standard deviation under calibration.
+
+    Of each projection, (..., K): `projection_pce`, its `expected` value under calibration, `projection_p_value` (corrected
+    over the projections of its pre-rank), and `projection_power`, the power that a 5 % test of it would have at this N
+    against observations picked with a probability linear in their rank, from 0.5 to 1.5 (NaN where it is not known).
+    `attainable` (...) is the smallest corrected p-value that these data and replicates could have given, and `replicates`
+    (B, ..., G) are the statistics of the replicates.
     """
 
     groups: tuple[str, ...]
@@ -30,11 +40,19 @@ class PCETest(NamedTuple):
     null_level: Tensor
     p_value: Tensor
     corrected_p_value: Tensor
+    p_value_error: Tensor
     maximum_p_value: Tensor
     band_width: Tensor
+    spread: Tensor
+    projection_pce: Tensor
+    expected: Tensor
+    projection_p_value: Tensor
+    projection_power: Tensor
+    attainable: Tensor
     replicates: Tensor
 
 
+@accepts_arrays("pit", "levels", "blocks", "case_weights")
 def pce_test(
     pit: ProjectedPIT | Tensor,
     n_levels: int = 100,
@@ -47,9 +65,9 @@ def pce_test(
 ) -> PCETest:
     r"""Test of calibration by the PCE, for one pre-rank or several.
 
-    For a single projection the null distribution depends on the number of cases alone (and on M for unrandomised
-    ranks), so any tensor of PITs (..., N, 1) will do. For several projections it comes from exchanging the observation
-    with a member (`exchange_replicates`): pass `projected_pit(..., exchangeable=True)`.
+    For a single projection without ties the null distribution depends on the numbers of cases and members alone, so any
+    tensor of PITs (..., N, 1) will do. For several projections, and where ranks tie, it comes from exchanging the
+    observation with a member (`exchange_replicates`): pass `projected_pit(..., exchangeable=True)`.
     p = (1 + #{null >= observed}) / (B + 1).
     `blocks` (N,) exchanges all cases of a block with the same member, for dependent cases.
 
@@ -58,110 +76,121 @@ def pce_test(
     (True, True)
     """
     if isinstance(pit, Tensor):
-        groups = ("pit",) if pit.shape[-1] == 1 else tuple(f"pit {k + 1}" for k in range(pit.shape[-1]))
-        pit = ProjectedPIT(pit, groups, ("pit",) * pit.shape[-1], "given", True, torch.zeros(pit.shape[-1]))
-    grid = (centred_levels(n_levels) if levels is None else levels).double().to(pit.values.device)
-    names = tuple(dict.fromkeys(pit.groups))
-    member_of = torch.tensor([names.index(group) for group in pit.groups], device=grid.device)
-    if pit.points is None and (pit.values.shape[-1] > 1 or blocks is not None):
-        raise ValueError(
-            f"{pit.values.shape[-1]} projections (or blocks) need PITs of exchangeable points: projections depend "
-            "on each other: compute them with projected_pit(..., exchangeable=True), or test one projection at a time"
-        )
-    known_law = _law_is_known(pit, blocks)
-    if pit.points is None and not known_law.all():
-        raise ValueError(
-            "unrandomised or weighted ranks have no known law where they tie or carry weights: compute the PITs with "
-            "projected_pit(..., exchangeable=True), or use RandomisedRank()"
-        )
-    observed, null = _observed_and_null(pit, grid, n_replicates, power, seed, blocks, case_weights)
-    statistic, replicates = (
-        _group_mean(observed.pce, member_of, len(names)),
-        _group_mean(null.pce, member_of, len(names)),
-    )
+        pit = ProjectedPIT.of_values(pit)
+    power = checked_power(power)
+    if isinstance(n_replicates, bool) or int(n_replicates) != n_replicates or n_replicates < 1:
+        raise ValueError(f"n_replicates={n_replicates!r}: how many replicates, a whole number of at least 1 (999, say)")
+    pce(pit, case_weights=case_weights)  # refuses what is not a PIT or a weight
+    if case_weights is not None:
+        case_weights = checked_weights(case_weights, pit.n_cases).to(pit.device)
+    grid = (centred_levels(n_levels) if levels is None else levels).double().to(pit.device)
+    names = tuple(part.prerank for part in pit.parts)
+    sizes = [len(part.names) for part in pit.parts]
+    known = [_law_is_known(part, pit, blocks) for part in pit.parts]
+    if not pit.has_points:
+        _refuse_unknown_null(pit, known, blocks)
+    points = points_of(pit, grid, case_weights)
+    observed = points.observed(power)
+    if pit.has_points:
+        null = exchanged(points, pit, n_replicates, power, seed, blocks)
+    else:
+        null = _uniform(points, pit.parts[0], n_replicates, power, seed)
+    observed, null = (Replicates(*(x.reshape(-1, *pit.lead, x.shape[-1]) for x in y)) for y in (observed, null))
+    statistic, replicates = _group_means(observed.pce, sizes), _group_means(null.pce, sizes)
     together = torch.cat([statistic, replicates])
     p_values = _exceedance(together)
     strength = _resolved(p_values, together)
     smallest = strength.amin(-1, keepdim=True)  # of every replicate, its smallest p-value over the groups
     corrected = (smallest <= strength[:1]).double().mean(0)
-    p_value, null_level = p_values[0].clone(), replicates.mean(0)
-    for g in range(len(names)):  # the null of a single projection is known better than a thousand replicates tell
-        own = member_of == g
-        if int(own.sum()) == 1 and case_weights is None and known_law[own].all():
-            known = pce_null(pit.values.shape[-2], power=power, levels=grid, n_members=pit.n_members)
-            p_value[..., g] = torch.as_tensor(known.p_value(statistic[0, ..., g].cpu().numpy())).to(p_value)
-            null_level[..., g] = known.mean
-    maxima = torch.cat(
-        [_group_max(observed.maximum, member_of, len(names)), _group_max(null.maximum, member_of, len(names))]
-    )
+    attainable = (smallest <= smallest.amin(0, keepdim=True)).double().mean(0)[..., 0]
+    p_value, null_level, expected = p_values[0].clone(), replicates.mean(0), null.pce.mean(0)
+    error = (p_value * (1 - p_value) / n_replicates).sqrt()
+    for g, part in enumerate(pit.parts):  # the null of a single projection is known better than replicates tell
+        if not known[g].all() or case_weights is not None:
+            continue
+        law = pce_null(pit.n_cases, 100, power, grid.cpu(), part.n_members, part.unrandomised)
+        expected[..., sum(sizes[:g]) : sum(sizes[: g + 1])] = null_level[..., g] = law.mean
+        if sizes[g] == 1:
+            p = torch.as_tensor(law.p_value(statistic[0, ..., g].cpu().numpy())).to(p_value)
+            p_value[..., g], error[..., g] = p, (p * (1 - p) / REPLICATES).sqrt()
+    maxima = torch.cat([_group_maxima(observed.maximum, sizes), _group_maxima(null.maximum, sizes)])
     return PCETest(
         names,
         statistic[0],
         null_level,
         p_value,
         torch.maximum(corrected, p_value),  # a correction never helps, also where the two were simulated apart
+        error,
         _exceedance(maxima)[0],
         maxima[1:].sort(0).values[math.ceil(0.95 * n_replicates) - 1],
+        points.spread.reshape(*pit.lead, len(grid), points.n_projections),
+        observed.pce[0],
+        expected,
+        _within_groups(torch.cat([observed.pce, null.pce]), sizes),
+        projection_power(pit, blocks, case_weights),
+        attainable,
         replicates,
     )
 
 
-def _law_is_known(pit: ProjectedPIT, blocks: Tensor | None) -> Tensor:
-    """For each projection whether calibrated PITs are independent and uniform, or uniform on k / M: (K,)."""
-    known = torch.full(pit.values.shape[-1:], blocks is None and pit.pick is None, device=pit.values.device)
-    if pit.n_members is not None:  # ties push unrandomised ranks up
-        known &= (pit.tied.reshape(-1, len(known)) == 0).all(0).to(known.device)
-    return known
+def _law_is_known(part: PreRankPIT, pit: ProjectedPIT, blocks: Tensor | None) -> Tensor:
+    """For each projection whether calibrated PITs are independent with a law that depends on M alone: (K,)."""
+    return part.law_is_known & (blocks is None and pit.pick is None)
 
 
-def _observed_and_null(
-    pit: ProjectedPIT,
-    grid: Tensor,
-    n_replicates: int,
-    power: float,
-    seed: int,
-    blocks: Tensor | None,
-    case_weights: Tensor | None,
-) -> tuple[Replicates, Replicates]:
-    """The observed statistics (1, ..., K), by the same arithmetic as the replicates (B, ..., K): ties are ties."""
-    pce(pit.values, levels=grid, case_weights=case_weights)  # refuses what is not a PIT or a weight
-    *lead, n_cases, n_projections = pit.values.shape
-    bins = level_bins(pit.values.reshape(-1, n_projections), grid)
-    n_sets = len(bins) // n_cases
-    own = torch.arange(len(bins), device=bins.device).reshape(1, n_sets, n_cases)
-    flat = replicate(bins, lambda count: own, 1, grid, power, n_sets, n_cases, case_weights)
-    observed = Replicates(*(part.reshape(1, *lead, n_projections) for part in flat))
-    if pit.points is not None:
-        labels = None if blocks is None else torch.unique(blocks.to(bins.device), return_inverse=True)[1]
-        return observed, exchange_replicates(pit, grid, n_replicates, power, seed, labels, case_weights)
-    # one projection: calibrated PITs are uniform, or uniform on k/M for unrandomised ranks
-    generator = torch_generator(seed, "uniform", device=bins.device)
-    steps = 1 << 18 if pit.n_members is None else pit.n_members + 1
-    offset = 0.5 if pit.n_members is None else 0.0
-    scale = float(1 << 18) if pit.n_members is None else max(1, pit.n_members)
-    values = (torch.arange(steps, device=bins.device, dtype=torch.float64) + offset) / scale
-    table = small_bins(values[:, None], grid)
-    flat = replicate(
-        table,
-        lambda count: torch.randint(steps, (count, 1, n_cases), generator=generator, device=bins.device).expand(
-            count, n_sets, n_cases
-        ),
-        n_replicates,
-        grid,
-        power,
-        n_sets,
-        n_cases,
-        case_weights,
-    )
-    return observed, Replicates(*(part.reshape(n_replicates, *lead, 1) for part in flat))
+def _refuse_unknown_null(pit: ProjectedPIT, known: list[Tensor], blocks: Tensor | None) -> None:
+    count = len(pit.names)
+    if count > 1 or blocks is not None:
+        raise ValueError(
+            f"{count} projections (or blocks) need PITs of exchangeable points: projections depend "
+            "on each other: compute them with projected_pit(..., exchangeable=True), or test one projection at a time"
+        )
+    if not known[0].all():
+        raise ValueError(
+            "ranks have no known law where they tie or carry weights: compute the PITs with "
+            "projected_pit(..., exchangeable=True)"
+        )
 
 
-def _group_mean(values: Tensor, member_of: Tensor, n_groups: int) -> Tensor:
-    return torch.stack([values[..., member_of == g].mean(-1) for g in range(n_groups)], -1)
+def _uniform(points: Points, part: PreRankPIT, n_replicates: int, power: float, seed: int) -> Replicates:
+    """Replicates of one projection whose law is known: uniform PITs, or ranks that are all equally probable."""
+    device = points.levels.device
+    steps = (1 << 18) if part.n_members is None else part.n_members + 1
+    place = torch.arange(steps, device=device)
+    if part.n_members is None:
+        values = (place.double() + 0.5) / steps
+        intervals = Intervals(values[:, None], values[:, None])
+    elif part.unrandomised:
+        values = place.double() / part.n_members
+        intervals = Intervals(values[:, None], values[:, None])
+    else:
+        intervals = Intervals(place[:, None], place[:, None] + 1, steps)
+    table = points._replace(tables=tables_of(intervals, points.levels))
+    keys = case_keys(seed, torch.arange(points.n_cases, device=device), "uniform")
+
+    def rows(start: int, stop: int) -> Tensor:
+        chosen = (bits_of_steps(keys, start, stop) * steps) >> 31
+        return chosen.T[:, None, :].expand(-1, points.n_sets, -1)
+
+    return table.replicates(rows, n_replicates, power)
 
 
-def _group_max(values: Tensor, member_of: Tensor, n_groups: int) -> Tensor:
-    return torch.stack([values[..., member_of == g].amax(-1) for g in range(n_groups)], -1)
+def _group_means(values: Tensor, sizes: list[int]) -> Tensor:
+    return torch.stack([part.mean(-1) for part in values.split(sizes, -1)], -1)
+
+
+def _group_maxima(values: Tensor, sizes: list[int]) -> Tensor:
+    return torch.stack([part.amax(-1) for part in values.split(sizes, -1)], -1)
+
+
+def _within_groups(together: Tensor, sizes: list[int]) -> Tensor:
+    """p-values of projections, corrected over those of their own pre-rank: (B + 1, ..., K) -> (..., K)."""
+    found = []
+    for part in together.split(sizes, -1):
+        strength = _resolved(_exceedance(part), part)
+        smallest = strength.amin(-1, keepdim=True)
+        found.append((smallest <= strength[:1]).double().mean(0))
+    return torch.cat(found, -1)
 
 
 def _exceedance(together: Tensor) -> Tensor:

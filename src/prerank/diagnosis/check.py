@@ -1,140 +1,28 @@
 """`check`: the one call a forecaster makes."""
 
-import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from prerank.calibration import (
     PCETest,
     PreRank,
     ProjectedPIT,
-    centred_levels,
-    corrected_pce,
     paper_preranks,
-    pce,
-    pce_interval,
-    pce_null,
     pce_test,
-    read,
-    reliability_curve,
+    projected_pit,
 )
+from prerank.calibration.inputs import checked_case_ids
 from prerank.calibration.preranks import Marginal
-from prerank.diagnosis.preparation import Prepared, pit_with_missing_members, prepare
+from prerank.diagnosis.missing import complete_in_blocks, pit_of_present_members
+from prerank.diagnosis.preparation import Prepared, prepare
+from prerank.diagnosis.progress import check_progress
+from prerank.diagnosis.result import LEVEL, Check, tables
 from prerank.forecast import Ensemble, as_tensor
-from prerank.reporting.diagnosis import diagnosis_figure
-from prerank.reporting.style import save_figure
-from prerank.reporting.tables import p_text, render
-
-_NEARLY_BLIND = 0.20
-_LEVEL = 0.05
-_BINS = np.linspace(0.0, 1.0, 11)
-
-
-@dataclass(frozen=True, eq=False)
-class Check:
-    """The outcome of `check`: prints a table, converts to a DataFrame, plots.
-
-    `table` has one row per pre-rank: the PCE (mean over its projections), the level that chance alone gives, the
-    PCE corrected for chance, a 95 % interval, the p-value, the p-value corrected over all pre-ranks, and a reading.
-    """
-
-    table: pd.DataFrame
-    pit: ProjectedPIT
-    test: PCETest | None
-    notes: tuple[str, ...]
-    n_cases: int
-    case_weights: Tensor | None = None
-
-    @property
-    def p_value(self) -> float:
-        """p-value of the whole: the smallest corrected one."""
-        return float(self.table["corrected p-value"].min())
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether no pre-rank speaks against calibration at the 5 % level, corrected for looking at all of them."""
-        return self.p_value > _LEVEL
-
-    @property
-    def verdict(self) -> str:
-        """One sentence."""
-        if self.calibrated:
-            smallest = f"smallest corrected p-value {p_text(self.p_value)}, {self.n_cases} cases"
-            return f"No evidence against calibration ({smallest})."
-        against = self.table[self.table["corrected p-value"] <= _LEVEL]
-        said = "; ".join(f"{name}: {row['reading']}" for name, row in against.iterrows())
-        return f"Not calibrated (corrected p-value {p_text(self.p_value)}, {self.n_cases} cases). {said}."
-
-    def to_frame(self) -> pd.DataFrame:
-        """The table as a DataFrame (a copy)."""
-        return self.table.copy()
-
-    columns: ClassVar[tuple[str, ...]] = ("pre-rank", "PCE", "chance", "95 % interval", "p", "corrected p", "reading")
-
-    def rows(self) -> list[list[str]]:
-        """The table as text, for a terminal."""
-        return [
-            [
-                str(name),
-                f"{row['PCE']:.4f}",
-                f"{row['null level']:.4f}",
-                "–" if np.isnan(row["low"]) else f"{row['low']:.3f}–{row['high']:.3f}",
-                p_text(row["p-value"]),
-                p_text(row["corrected p-value"]),
-                str(row["reading"]),
-            ]
-            for name, row in self.table.iterrows()
-        ]
-
-    def __str__(self) -> str:
-        stream = io.StringIO()
-        render(self.columns, self.rows(), stream, [*self.notes, self.verdict])
-        return stream.getvalue().rstrip("\n")
-
-    def _repr_html_(self) -> str:
-        return self.table.to_html(float_format=lambda value: f"{value:.4f}")
-
-    def plot(self, path: Path | str | None = None) -> Figure:
-        """A figure with the PIT histogram and the reliability curve of every pre-rank; written to `path` if given."""
-        levels = centred_levels()
-        panels = []
-        for group in dict.fromkeys(self.pit.groups):
-            columns = [k for k, name in enumerate(self.pit.groups) if name == group]
-            values = self.pit.values[:, columns].detach().cpu().double()
-            row = self.table.loc[group].to_dict()
-            panels.append(
-                {
-                    "title": group,
-                    "heights": _heights(values, self.case_weights),
-                    "edges": _BINS,
-                    "names": [self.pit.names[k] for k in columns],
-                    "levels": levels.numpy(),
-                    "frequency": reliability_curve(
-                        values, levels=levels, case_weights=self.case_weights
-                    ).frequency.numpy(),
-                    "band": float(row["band"]) * np.sqrt(levels.numpy() * (1 - levels.numpy()) / self.n_cases),
-                    "caption": (
-                        f"PCE {row['PCE']:.3f} (chance {row['null level']:.3f})",
-                        f"corrected p {p_text(row['corrected p-value'])}",
-                    ),
-                    "reading": str(row["reading"]),
-                    "rejected": bool(row["corrected p-value"] <= _LEVEL),
-                }
-            )
-        figure = diagnosis_figure(panels, self.n_cases)
-        if path is not None:
-            target = Path(path)
-            suffix = target.suffix.lstrip(".")
-            save_figure(figure, target.with_suffix("") if suffix else target, (suffix,) if suffix else ("png", "svg"))
-        return figure
 
 
 def check(
@@ -147,6 +35,7 @@ def check(
     case_weights: Any = None,
     observation_weights: Any = None,
     blocks: Any = None,
+    case_ids: Any = None,
     n_draws: int = 100,
     n_replicates: int = 999,
     power: float = 1,
@@ -162,8 +51,12 @@ def check(
     observation has NaN is dropped; both are counted in the notes. `scale="pooled"` divides each target by the pooled
     spread of members and observations; "auto" does so when spreads differ more than tenfold, and says so.
     `case_weights` (N,) weigh the cases (interval and corrected PCE stay empty then). `blocks` (N,) labels dependent
-    cases (a date, say), which are then exchanged with the same member. `observation_weights` (N,) belong to weighted
-    members, see `projected_pit`.
+    cases (a date, say), which are then exchanged with the same member: p-values, intervals (from 20 blocks on), corrected
+    PCE and bands all follow. `observation_weights` (N,) belong to weighted members, see `projected_pit`.
+
+    No result depends on how ties are broken. Draws of a distribution, the replicates of the tests and the bootstrap are
+    keyed by `seed` and by `case_ids` (N,), whole numbers or labels; without them cases are named by their position, and
+    then another order of the cases is another set of names.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(1)
@@ -183,16 +76,77 @@ def check(
     weights = _per_case(case_weights, "case_weights", prepared, device)
     own = _per_case(observation_weights, "observation_weights", prepared, device)
     labels = _block_labels(blocks, prepared)
-    pit = pit_with_missing_members(chosen, prepared, seed, own, n_draws)
-    if names is not None:
-        pit = _with_target_names(pit, chosen, names)
+    ids = _case_ids(case_ids, prepared)
+    pit = _pit(chosen, prepared, own, labels, ids, n_draws, seed)
+    marginal = next((item.name for item in chosen if isinstance(item, Marginal)), None)
+    if names is not None and marginal is not None:
+        pit = pit.renamed(marginal, names)
     test = pce_test(pit, power=power, n_replicates=n_replicates, seed=seed, blocks=labels, case_weights=weights)
     notes = [*prepared.notes, *_few_values(prepared, names)]
     if not pit.exact:
         notes.append(f"PITs: {pit.method}")
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
-    shown = None if weights is None else weights.cpu().double()
-    return Check(_table(pit, test, weights), pit, test, tuple(notes), len(prepared.y), shown)
+    notes.append(_monte_carlo(pit, n_replicates))
+    return Check(
+        *tables(pit, test, labels, weights),
+        pit,
+        test,
+        tuple(notes),
+        len(prepared.y),
+        None if labels is None else len(labels.unique()),
+        float(test.attainable),
+        n_replicates,
+        None if weights is None else weights.cpu().double(),
+    )
+
+
+def _pit(
+    preranks: list[PreRank],
+    prepared: Prepared,
+    observation_weights: Tensor | None,
+    blocks: Tensor | None,
+    case_ids: Tensor,
+    n_draws: int,
+    seed: int,
+) -> ProjectedPIT:
+    """PITs of the observation and of all points that could have been it."""
+    law = prepared.forecast
+    size = law.members.numel() if isinstance(law, Ensemble) else n_draws * prepared.y.numel()
+    with check_progress(size) as on_progress:
+        if prepared.present is not None:
+            assert isinstance(law, Ensemble)
+            present = prepared.present if blocks is None else complete_in_blocks(prepared.present, blocks)
+            if not present.any(-1).all():
+                raise ValueError(
+                    "a block has no member that is present in all of its cases; drop such blocks or members"
+                )
+            return pit_of_present_members(
+                preranks,
+                law,
+                present,
+                prepared.y,
+                observation_weights=observation_weights,
+                seed=seed,
+                case_ids=case_ids,
+                on_progress=on_progress,
+            )
+        return projected_pit(
+            preranks,
+            law,
+            prepared.y,
+            observation_weights=observation_weights,
+            n_draws=n_draws,
+            seed=seed,
+            case_ids=case_ids,
+            exchangeable=True,
+            on_progress=on_progress,
+        )
+
+
+def _monte_carlo(pit: ProjectedPIT, n_replicates: int) -> str:
+    """What of the result is simulated, and how precise it is."""
+    error = (LEVEL * (1 - LEVEL) / n_replicates) ** 0.5
+    return f"p-values from {n_replicates:,} exchange replicates: at {LEVEL} their standard error is {error:.3f}"
 
 
 def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
@@ -217,24 +171,13 @@ def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
     labels = tuple(names) if names is not None else tuple(f"pit {k + 1}" for k in range(values.shape[1]))
     if len(labels) != values.shape[1] or len(set(labels)) != len(labels):
         raise ValueError(f"{len(labels)} names for {values.shape[1]} columns of PITs; each needs a name of its own")
-    n_cases = len(values)
-    statistic = pce(values.double())
-    null = pce_null(n_cases)
-    p_values = torch.as_tensor(np.atleast_1d(null.p_value(statistic.numpy())))
-    zeros = torch.zeros(values.shape[1])
-    result = ProjectedPIT(values, labels, labels, "given", True, zeros)
-    band = [float(pce_test(values[:, k : k + 1]).band_width[0]) for k in range(values.shape[1])]
-    test = PCETest(
-        labels,
-        statistic,
-        torch.full_like(statistic, null.mean),
-        p_values,
-        holm(p_values),
-        p_values,
-        torch.tensor(band),
-        torch.empty(0, values.shape[1]),
-    )
-    return Check(_table(result, test, None), result, None, tuple(notes), n_cases)
+    pit = ProjectedPIT.of_values(values, labels, labels)
+    columns = [pce_test(pit.of(label)) for label in labels]
+    per_column = [name for name in PCETest._fields if name not in ("groups", "attainable")]
+    joined = {name: torch.cat([getattr(column, name) for column in columns], -1) for name in per_column}
+    joined["corrected_p_value"] = holm(joined["p_value"])
+    test = PCETest(groups=labels, attainable=torch.zeros(()), **joined)
+    return Check(*tables(pit, test, None, None), pit, test, tuple(notes), len(values))
 
 
 def _chosen(preranks: Sequence[PreRank] | PreRank | None, n_targets: int) -> list[PreRank]:
@@ -253,6 +196,13 @@ def _per_case(values: Any, what: str, prepared: Prepared, device: torch.device) 
     return tensor[prepared.cases]
 
 
+def _case_ids(case_ids: Any, prepared: Prepared) -> Tensor:
+    """Whole numbers that name the cases that are left; their positions where no names are given."""
+    if case_ids is None:
+        return prepared.cases
+    return checked_case_ids(case_ids, prepared.n_given)[prepared.cases.cpu()].to(prepared.y.device)
+
+
 def _block_labels(blocks: Any, prepared: Prepared) -> Tensor | None:
     if blocks is None:
         return None
@@ -260,25 +210,11 @@ def _block_labels(blocks: Any, prepared: Prepared) -> Tensor | None:
         raise ValueError(
             "blocks= needs an ensemble whose members run through the cases of a block; a distribution has none"
         )
-    if prepared.present is not None:
-        raise ValueError("blocks= exchanges whole members, so no member may be missing; drop incomplete members first")
     array = np.asarray(blocks)
     if array.ndim != 1 or len(array) <= int(prepared.cases.max()):
         raise ValueError(f"blocks have shape {array.shape}; one label per case is needed")
     _, labels = np.unique(array, return_inverse=True)
     return torch.as_tensor(labels)[prepared.cases.cpu()].to(prepared.y.device)
-
-
-def _with_target_names(pit: ProjectedPIT, preranks: list[PreRank], names: list[str]) -> ProjectedPIT:
-    marginal = next((item.name for item in preranks if isinstance(item, Marginal)), None)
-    renamed, position = [], 0
-    for group, name in zip(pit.groups, pit.names, strict=True):
-        if group == marginal:
-            renamed.append(names[position])
-            position += 1
-        else:
-            renamed.append(name)
-    return replace(pit, names=tuple(renamed))
 
 
 def _few_values(prepared: Prepared, names: list[str] | None) -> list[str]:
@@ -298,54 +234,6 @@ def _few_values(prepared: Prepared, names: list[str] | None) -> list[str]:
             f"{name} takes only {observed} values in {len(y)} cases: no continuous forecast of it can be uniform"
         )
     return notes
-
-
-def _table(pit: ProjectedPIT, test: PCETest, case_weights: Tensor | None) -> pd.DataFrame:
-    rows = []
-    for g, group in enumerate(test.groups):
-        columns = [k for k, name in enumerate(pit.groups) if name == group]
-        values = pit.values[:, columns].double()
-        low, high, corrected_value = float("nan"), float("nan"), float("nan")
-        if case_weights is None:  # neither is defined for weighted cases: better none than a wrong one
-            null = test.replicates[:, g] if len(columns) > 1 else None
-            _, low, high = pce_interval(values, null=null)
-            corrected_value = float(corrected_pce(values).mean()) if len(values) > 1 else float("nan")
-        tied = float(pit.tied[columns].mean())
-        p_value, corrected = float(test.p_value[g]), float(test.corrected_p_value[g])
-        rows.append(
-            {
-                "pre-rank": group,
-                "PCE": float(test.statistic[g]),
-                "null level": float(test.null_level[g]),
-                "corrected PCE": corrected_value,
-                "low": low,
-                "high": high,
-                "p-value": p_value,
-                "corrected p-value": corrected,
-                "max p-value": float(test.maximum_p_value[g]),
-                "tied": tied,
-                "projections": len(columns),
-                "band": float(test.band_width[g]),
-                "reading": _reading(values, [pit.names[k] for k in columns], corrected, tied, case_weights),
-            }
-        )
-    return pd.DataFrame(rows).set_index("pre-rank")
-
-
-def _reading(values: Tensor, names: list[str], p_value: float, tied: float, case_weights: Tensor | None) -> str:
-    worst = int(pce(values, case_weights=case_weights).argmax())
-    words = read(values[:, worst], p_value, case_weights=case_weights)
-    if words != "flat" and len(names) > 1:
-        words = f"{names[worst]}: {words}"
-    if tied > _NEARLY_BLIND:
-        words += f" (nearly blind here: {100 * tied:.0f} % ties)"
-    return words
-
-
-def _heights(values: Tensor, case_weights: Tensor | None) -> np.ndarray:
-    """Histogram densities (K, bins) of PITs (N, K)."""
-    weights = None if case_weights is None else case_weights.numpy()
-    return np.stack([np.histogram(column, _BINS, weights=weights, density=True)[0] for column in values.numpy().T])
 
 
 def holm(p_values: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.distributions import AffineTransform, Distribution, MultivariateNormal, TransformedDistribution
 
-from prerank.calibration import PreRank, ProjectedPIT, projected_pit
 from prerank.forecast import (
     Ensemble,
     Forecast,
@@ -30,6 +29,7 @@ class Prepared:
     cases: Tensor
     present: Tensor | None
     notes: list[str]
+    n_given: int
 
 
 def prepare(y: Any, forecast: Any, axes: tuple[str, ...] | None, scale: str) -> Prepared:
@@ -54,6 +54,7 @@ def prepare(y: Any, forecast: Any, axes: tuple[str, ...] | None, scale: str) -> 
         law = _one_model(law, observed)
     _refuse_infinite(observed, law)
     notes: list[str] = []
+    n_given = len(observed)
     cases = (~observed.isnan().any(-1)).nonzero()[:, 0]
     if len(cases) == 0:
         raise ValueError(f"no case is left: y has {len(observed)} cases and each has a missing value")
@@ -79,7 +80,7 @@ def prepare(y: Any, forecast: Any, axes: tuple[str, ...] | None, scale: str) -> 
                 present = None
     observed, law, scaled = _rescale(observed, law, present, scale)
     notes.extend(scaled)
-    return Prepared(observed, law, cases, present, notes)
+    return Prepared(observed, law, cases, present, notes, n_given)
 
 
 def _one_model(law: Distribution, observed: Tensor) -> Distribution:
@@ -144,68 +145,3 @@ def _divide(law: Forecast, spread: Tensor) -> Forecast:
     if isinstance(law, MultivariateNormal):
         return MultivariateNormal(law.loc / spread, scale_tril=law.scale_tril / spread[:, None])
     return TransformedDistribution(law, AffineTransform(torch.zeros_like(spread), 1 / spread, event_dim=1))
-
-
-def pit_with_missing_members(
-    preranks: list[PreRank], prepared: Prepared, seed: int, observation_weights: Tensor | None, n_draws: int
-) -> ProjectedPIT:
-    """`projected_pit` where cases may have different numbers of members: cases of equal size are ranked together."""
-    y, law, ids, present = prepared.y, prepared.forecast, prepared.cases, prepared.present
-
-    def rank(cases: Tensor, ensemble: Forecast) -> ProjectedPIT:
-        own = None if observation_weights is None else observation_weights[cases]
-        return projected_pit(
-            preranks,
-            ensemble,
-            y[cases],
-            observation_weights=own,
-            n_draws=n_draws,
-            seed=seed,
-            case_ids=ids[cases],
-            exchangeable=True,
-        )
-
-    if present is None:
-        return rank(torch.arange(len(y), device=y.device), law)
-    assert isinstance(law, Ensemble)
-    counts = present.sum(-1)
-    most = int(counts.max())
-    order = torch.argsort(present.to(torch.int8), dim=-1, descending=True, stable=True)
-    parts, rows = [], []
-    for count in counts.unique().tolist():
-        cases = (counts == count).nonzero()[:, 0]
-        kept = order[cases, :count]
-        some = law.select(cases)
-        weights = None if some.weights is None else some.weights.gather(1, kept)
-        members = some.members.gather(1, kept[..., None].expand(-1, -1, law.n_targets))
-        parts.append((rank(cases, Ensemble(members, weights, some.reference)), count))
-        rows.append(cases)
-    back = torch.cat(rows).argsort()
-    widths = {part.values.shape[-1] for part, _ in parts}
-    if len(widths) > 1:
-        least = int(counts.min())
-        raise ValueError(
-            f"PCA finds {min(widths)} to {max(widths)} projections because cases have {least} to {most} members; "
-            f"ask for PCA(n_components={min(least, law.n_targets)})"
-        )
-    points, pick = [], []
-    for part, count in parts:
-        assert part.points is not None
-        n = len(part.values)
-        padded = torch.zeros(n, most + 1, part.values.shape[-1], dtype=part.points.dtype, device=y.device)
-        padded[:, : count + 1] = part.points
-        chance = torch.zeros(n, most + 1, dtype=part.points.dtype, device=y.device)
-        chance[:, : count + 1] = 1.0 / (count + 1) if part.pick is None else part.pick
-        points.append(padded)
-        pick.append(chance)
-    first = max(parts, key=lambda part: len(part[0].values))[0]  # its notes speak for most cases
-    sizes = torch.tensor([len(part.values) for part, _ in parts], dtype=torch.float64)
-    tied = (torch.stack([part.tied for part, _ in parts]) * sizes[:, None].to(first.tied)).sum(0) / sizes.sum()
-    return replace(
-        first,
-        values=torch.cat([part.values for part, _ in parts])[back],
-        method=f"randomised rank among {int(counts.min())} to {most} members",
-        tied=tied,
-        points=torch.cat(points)[back],
-        pick=torch.cat(pick)[back],
-    )

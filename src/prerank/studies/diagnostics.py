@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -122,18 +123,6 @@ def has_several_projections(diagnostic: Diagnostic) -> bool:
 
 def join_cases(parts: list[ProjectedPIT]) -> ProjectedPIT:
     """PITs computed some cases at a time, put together again."""
-    first = parts[0]
-    points = [part.points for part in parts if part.points is not None]
-    counts = torch.tensor([float(part.values.shape[-2]) for part in parts], dtype=first.tied.dtype)
-    tied = torch.stack([part.tied.cpu() for part in parts])
-    return ProjectedPIT(
-        torch.cat([part.values for part in parts], -2),
-        first.names,
-        first.groups,
-        first.method,
-        first.exact,
-        (counts[:, None] * tied).sum(0) / counts.sum(),
-        first.notes,
-        first.n_members,
-        torch.cat(points, -3) if len(points) == len(parts) else None,
-    )
+    ends = list(accumulate(part.n_cases for part in parts))
+    slices = [slice(end - part.n_cases, end) for part, end in zip(parts, ends, strict=True)]
+    return ProjectedPIT.end_to_end(zip(slices, parts, strict=True), torch.cat([part.case_ids for part in parts]))

@@ -66,7 +66,7 @@ def run_marginal(
     curves, tests = [], []
     for prerank in PRERANKS:
         pit = projected_pit(prerank, forecast, y)
-        frequency, errors = reliability_curve(pit.values).frequency, pce(pit.values)
+        frequency, errors = reliability_curve(pit).frequency, pce(pit)
         for k, name in enumerate(pit.names):
             labels = {"prerank": prerank.name, "projection": name}
             curve = {"level": band.levels, "frequency": frequency[:, k], "lower": band.lower, "upper": band.upper}

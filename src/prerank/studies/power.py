@@ -6,7 +6,6 @@ since all cases of a scenario share one forecast, all its repetitions share one 
 of the first cases. That costs a hundredth of a null sample for every repetition and gives the same test.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -125,10 +124,10 @@ def _block(
     statistics, null, n_projections = {}, {}, {}
     pits = scenario_pits(simulation, scenario, noise, diagnostics, seed)
     for (name, pit), size in product(pits.items(), design.sizes):
-        n_projections[name] = pit.values.shape[-1]
+        n_projections[name] = len(pit.names)
         sets = repetitions_of(pit, size, wanted)
-        if len(sets.values):
-            statistics[name, size] = pce(sets.values.double()).mean(-1).cpu()
+        if sets is not None:
+            statistics[name, size] = pce(sets).mean(-1).cpu()
     if with_null:
         several = [diagnostic for diagnostic in diagnostics if has_several_projections(diagnostic)]
         first = Noise(*(part[: _NULL_SETS * min(max(design.sizes), _ASYMPTOTIC)] for part in noise))
@@ -138,15 +137,10 @@ def _block(
     return _Block(statistics, null, n_projections)
 
 
-def repetitions_of(pit: ProjectedPIT, size: int, at_most: int) -> ProjectedPIT:
-    """The PITs of consecutive cases as repetitions of `size` cases: (N, K) -> (R, size, K)."""
-    n_sets = min(pit.values.shape[-2] // size, at_most)
-    points = pit.points
-    return dataclasses.replace(
-        pit,
-        values=pit.values[: n_sets * size].reshape(n_sets, size, -1),
-        points=None if points is None else points[: n_sets * size].reshape(n_sets, size, *points.shape[-2:]),
-    )
+def repetitions_of(pit: ProjectedPIT, size: int, at_most: int) -> ProjectedPIT | None:
+    """The PITs of consecutive cases as repetitions of `size` cases, (N, K) -> (R, size, K); None where there are too few."""
+    n_sets = min(pit.n_cases // size, at_most)
+    return pit.select(slice(0, n_sets * size)).in_sets(n_sets) if n_sets else None
 
 
 def _null_of_size(pit: ProjectedPIT, size: int, design: PowerDesign, seed: int) -> Tensor:
@@ -154,8 +148,9 @@ def _null_of_size(pit: ProjectedPIT, size: int, design: PowerDesign, seed: int) 
     # sqrt(N) PCE has a limit law that it reaches to a tenth of a percent by N = 800: larger nulls are its, rescaled
     drawn = min(size, _ASYMPTOTIC)
     sets = repetitions_of(pit, drawn, 4 * _NULL_SETS)
-    replicates = math.ceil(design.n_null / len(sets.values))
-    levels = centred_levels().to(pit.values.device)
+    assert sets is not None
+    replicates = math.ceil(design.n_null / sets.lead.numel())
+    levels = centred_levels().to(pit.device)
     sample = exchange_replicates(sets, levels, replicates, seed=seed).pce.mean(-1).flatten()[: design.n_null]
     return sample.sort().values.cpu() * math.sqrt(drawn / size)
 

@@ -89,10 +89,10 @@ def _exact(
 
 def _exact_test(pit: ProjectedPIT, n_replicates: int, seed: int) -> tuple[float, float, float]:
     """Statistic, null level and p-value of `pce_test`; a single projection needs no replicates."""
-    if pit.values.shape[-1] > 1:
+    if len(pit.names) > 1:
         test = pce_test(pit, n_replicates=n_replicates, seed=seed)
         return float(test.statistic), float(test.null_level), float(test.p_value)
-    null, error = pce_null(pit.values.shape[-2]), float(pce(pit.values.double()))
+    null, error = pce_null(pit.n_cases), float(pce(pit))
     return error, null.mean, float(null.p_value(error))
 
 
@@ -101,11 +101,11 @@ def _as_published(
 ) -> tuple[list[dict[str, Any]], list[pd.DataFrame]]:
     diagnostics = published_diagnostics(simulation.n_targets)
     pits = scenario_pits(simulation, scenario, noise, diagnostics, seed)
-    null = pce_null(len(noise.case_ids), n_members=noise.members.shape[-2])
+    null = pce_null(len(noise.case_ids), n_members=noise.members.shape[-2], unrandomised=True)
     tests, counts = [], []
     for diagnostic in diagnostics:
         pit = pits[diagnostic.name]
-        errors = pce(pit.values.double())
+        errors = pce(pit)
         p_value = min(1.0, len(errors) * float(null.p_value(errors.cpu().numpy()).min()))
         labels = _labels(simulation, AS_PUBLISHED, scenario, diagnostic)
         tests.append(labels | _numbers(pit, float(errors.mean()), null.mean, p_value))
@@ -127,7 +127,7 @@ def _labels(simulation: Simulation, protocol: str, scenario: Scenario, diagnosti
 
 def _numbers(pit: ProjectedPIT, statistic: float, null_level: float, p_value: float) -> dict[str, Any]:
     return {
-        "n_projections": pit.values.shape[-1],
+        "n_projections": len(pit.names),
         "pce": statistic,
         "null_level": null_level,
         "p_value": p_value,
@@ -137,7 +137,7 @@ def _numbers(pit: ProjectedPIT, statistic: float, null_level: float, p_value: fl
 
 def _histogram(labels: dict[str, Any], pit: ProjectedPIT, n_members: int) -> pd.DataFrame:
     """Counts of each projection in M + 1 bins: randomised or not, a bin is a rank of the observation."""
-    counts = rank_counts(pit.values, n_members, randomised=pit.n_members is None)
+    counts = rank_counts(pit.values, n_members, randomised=not pit.parts[0].unrandomised)
     n_projections, n_bins = counts.shape
     return pd.DataFrame(
         labels

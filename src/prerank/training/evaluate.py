@@ -12,7 +12,6 @@ from prerank.calibration import (
     PreRank,
     ProjectedPIT,
     centred_levels,
-    corrected_pce,
     paper_preranks,
     pce,
     pce_null,
@@ -20,6 +19,7 @@ from prerank.calibration import (
     projected_pit,
 )
 from prerank.calibration.interval import pce_intervals
+from prerank.calibration.null import in_quadrature
 from prerank.forecast import GaussianMixture
 from prerank.scores import Fair, TwoSets, energy_score
 from prerank.training.published import BATCH, batch_sizes, published_null_level, published_pce
@@ -129,21 +129,27 @@ def _exact(
     pit = projected_pit(preranks, laws, y, n_draws=n_draws, seed=seed, exchangeable=n_replicates > 0)
     test = pce_test(pit, n_replicates=n_replicates, seed=seed) if n_replicates else None
     for g, prerank in enumerate(preranks):
-        values = _of_group(pit, prerank.name)
-        tested = {} if test is None else _tested(test, g, values, seed)
-        plain = {"null_level": pce_null(y.shape[-2]).mean, "corrected": _numbers(_corrected(values))}
-        yield _column(EXACT, "pce", pce(values).mean(-1), prerank.name, **(plain | tested))
-        null = [pce_null(size).mean for size in batch_sizes(y.shape[-2])]
-        per_batch = torch.stack([pce(part).mean(-1) for part in values.split(BATCH, -2)]).mean(0)
+        own = pit.of(prerank.name)
+        error, n_members = pce(own).mean(-1), own.parts[0].n_members
+        if test is None:
+            level = pce_null(y.shape[-2], n_members=n_members).mean
+            tested = {"null_level": level, "corrected": _numbers(_corrected(error, level, y.shape[-2]))}
+        else:
+            tested = _tested(test, g, own, error, seed)
+        yield _column(EXACT, "pce", error, prerank.name, **tested)
+        null = [pce_null(size, n_members=n_members).mean for size in batch_sizes(y.shape[-2])]
+        batches = [slice(start, start + BATCH) for start in range(0, y.shape[-2], BATCH)]
+        per_batch = torch.stack([pce(own.select(cases)).mean(-1) for cases in batches]).mean(0)
         yield _column(EXACT, "pce per 256", per_batch, prerank.name, null_level=sum(null) / len(null))
 
 
-def _tested(test: PCETest, g: int, values: Tensor, seed: int) -> dict[str, object]:
+def _tested(test: PCETest, g: int, pit: ProjectedPIT, error: Tensor, seed: int) -> dict[str, object]:
     """What tests and intervals say about PITs (E, N, K) of group g."""
-    null = test.replicates[..., g] if values.shape[-1] > 1 else None
-    _, low, high = pce_intervals(values, 0.95, centred_levels(), null, len(test.replicates), seed)
+    null = test.replicates[..., g]
+    _, low, high = pce_intervals(pit, 0.95, centred_levels(), null, len(test.replicates), seed)
     found = {
         "null_level": test.null_level[..., g],
+        "corrected": _corrected(error, test.null_level[..., g], pit.n_cases),
         "low": low,
         "high": high,
         "p_value": test.p_value[..., g],
@@ -152,9 +158,9 @@ def _tested(test: PCETest, g: int, values: Tensor, seed: int) -> dict[str, objec
     return {name: _numbers(value) for name, value in found.items()}
 
 
-def _corrected(values: Tensor) -> Tensor:
-    """Mean corrected PCE over the projections, (E,); a single case has none."""
-    return corrected_pce(values).mean(-1) if values.shape[-2] > 1 else torch.full_like(values[:, 0, 0], torch.nan)
+def _corrected(error: Tensor, level: Tensor | float, n_cases: int) -> Tensor:
+    """The mean PCE over the projections without what chance adds, (E,); a single case has none."""
+    return in_quadrature(error, level) if n_cases > 1 else torch.full_like(error, torch.nan)
 
 
 def _as_published(
@@ -166,7 +172,3 @@ def _as_published(
     level = published_null_level(y.shape[-2])
     for k, item in enumerate(preranks):
         yield _column(AS_PUBLISHED, "pce per 256", values[..., k], item.name, null_level=level)
-
-
-def _of_group(pit: ProjectedPIT, group: str) -> Tensor:
-    return pit.values[..., [k for k, name in enumerate(pit.groups) if name == group]].double()

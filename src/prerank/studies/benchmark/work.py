@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import centred_levels, inclusive_levels, projected_pit, reliability_curve
+from prerank.calibration import ProjectedPIT, centred_levels, inclusive_levels, projected_pit, reliability_curve
 from prerank.data import load, published_order, split
 from prerank.forecast import GaussianMixture
 from prerank.studies.benchmark.plan import (
@@ -261,6 +262,10 @@ def _curves(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Setting
     return found.assign(dataset=fleet.dataset)
 
 
+def _frequency(pit: ProjectedPIT | Tensor, levels: Tensor) -> np.ndarray:
+    return reliability_curve(pit, levels=levels).frequency.cpu().double().numpy()
+
+
 def _curves_of(model: Model, law: GaussianMixture, y: Tensor, protocol: str, settings: Settings) -> list[pd.DataFrame]:
     known = preranks_of(y.shape[-1], protocol)
     chosen = [item for name, item in known.items() if model.penalty in (NONE, name)]
@@ -269,13 +274,12 @@ def _curves_of(model: Model, law: GaussianMixture, y: Tensor, protocol: str, set
     if protocol == EXACT:
         levels = centred_levels(_LEVELS)
         pit = projected_pit(chosen, law, y, n_draws=settings.n_draws)
-        groups, values = list(pit.groups), pit.values[0]
+        groups, frequency = list(pit.groups), _frequency(pit.model(0), levels)
     else:
         levels = inclusive_levels(_LEVELS)
         batches = list(published_pits(chosen, law, y, settings.n_draws))
         groups = [item.name for item, pit in zip(chosen, batches[0], strict=True) for _ in range(pit.shape[-1])]
-        values = torch.cat([torch.cat(part, -1)[0] for part in batches])
-    frequency = reliability_curve(values.double(), levels=levels).frequency.cpu().numpy()
+        frequency = _frequency(torch.cat([torch.cat(part, -1)[0] for part in batches]).double(), levels)
     number = [groups[:k].count(name) + 1 for k, name in enumerate(groups)]
     return [
         pd.DataFrame(

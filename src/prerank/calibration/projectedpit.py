@@ -1,0 +1,288 @@
+"""PITs as a value: what `projected_pit` gives, and all that an error or a test needs to know about them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from prerank.calibration.intervals import Intervals
+
+FEW_TIES = (
+    1e-3  # share of tied points up to which the null distribution is that of ranks without ties: rounding makes some
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PreRankPIT:
+    """PITs of one pre-rank with K projections: what was observed, how, and the same of all exchangeable points.
+
+    `observed` holds intervals (..., N, K), `points` (..., N, P, K) those of all points that could have been the
+    observation, the observation first (only if asked for). `tied` (..., K) is the share of cases in which the observation
+    ties with a member, `ties` (K,) the share of points that tie with another of their case. `n_members` is the number of
+    members M that every case was ranked among, None for PITs in closed form or where it varies; `unrandomised` marks
+    ranks k / M.
+    """
+
+    prerank: str
+    names: tuple[str, ...]
+    observed: Intervals
+    method: str
+    exact: bool
+    tied: Tensor
+    ties: Tensor
+    note: str = ""
+    n_members: int | None = None
+    unrandomised: bool = False
+    points: Intervals | None = None
+
+    @property
+    def law_is_known(self) -> Tensor:
+        """Whether the law of a calibrated PIT depends on M alone, (K,): continuous, or a rank that hardly ever ties."""
+        if self.observed.are_values and not self.unrandomised:
+            return torch.ones_like(self.ties, dtype=torch.bool)
+        return (self.ties <= FEW_TIES) & (self.n_members is not None)
+
+    def as_single_points(self) -> Intervals:
+        """The observation as the only point of its case, (..., N, 1, K), in whole ranks where they are known."""
+        observed = self.observed
+        lower = observed.lower[..., None, :]
+        if observed.are_values:
+            return Intervals(lower, lower)
+        upper = observed.upper[..., None, :]
+        if self.n_members is None:
+            return Intervals(lower, upper)
+        unit = self.n_members + 1
+        return Intervals((lower * unit).round().int(), (upper * unit).round().int(), unit)
+
+    def select(self, cases: Tensor | slice) -> "PreRankPIT":
+        points = None if self.points is None else self.points.select(cases, -3)
+        return replace(self, observed=self.observed.select(cases, -2), points=points)
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedPIT:
+    """PITs of one or several pre-ranks, and all that a test needs to know about them.
+
+    `lower` and `upper` (..., N, K) are the ends of the interval in which the PIT of each projection lies: a rank among M
+    members is an interval, a PIT in closed form a number. Errors, tests and figures take the mean over a uniform number in
+    the interval in closed form: pass them the `ProjectedPIT` itself. `values` are the midpoints. `names` are those of the K
+    projections and `groups` the pre-rank each belongs to; `exact` is whether a uniform number in the interval is uniform
+    under calibration; `tied` (..., K) is the share of cases in which the observation ties with a member. `case_ids` (N,)
+    name the cases for everything that is keyed by a seed, and `pick` (..., N, P) is the probability with which each point
+    could have been the observation (None: equal).
+    """
+
+    parts: tuple[PreRankPIT, ...]
+    case_ids: Tensor
+    pick: Tensor | None = None
+
+    @staticmethod
+    def of_values(
+        values: Tensor, names: Sequence[str] | None = None, groups: Sequence[str] | None = None
+    ) -> "ProjectedPIT":
+        """PITs (..., N, K) that were computed elsewhere and are numbers, such as those of a continuous forecast."""
+        if values.ndim < 2:
+            raise ValueError(f"PITs have axes (cases, projections), got shape {tuple(values.shape)}; use pit[:, None]")
+        count = values.shape[-1]
+        names = tuple(names or (("pit",) if count == 1 else [f"pit {k + 1}" for k in range(count)]))
+        groups = tuple(groups or ("pit",) * count)
+        parts = []
+        for group in dict.fromkeys(groups):
+            columns = [k for k, name in enumerate(groups) if name == group]
+            own = values if len(columns) == count else values[..., columns]
+            zeros = torch.zeros(*values.shape[:-2], len(columns), dtype=torch.float64, device=values.device)
+            none = torch.zeros(len(columns), dtype=torch.float64, device=values.device)
+            parts.append(
+                PreRankPIT(group, tuple(names[k] for k in columns), Intervals(own, own), "given", True, zeros, none)
+            )
+        return ProjectedPIT(tuple(parts), torch.arange(values.shape[-2], device=values.device))
+
+    @staticmethod
+    def side_by_side(pits: Sequence["ProjectedPIT"]) -> "ProjectedPIT":
+        """Pre-ranks of the same cases in one result."""
+        pick = next((pit.pick for pit in pits if pit.pick is not None), None)
+        return ProjectedPIT(tuple(part for pit in pits for part in pit.parts), pits[0].case_ids, pick)
+
+    @staticmethod
+    def end_to_end(pits: Iterable[tuple[slice, "ProjectedPIT"]], case_ids: Tensor) -> "ProjectedPIT":
+        """One result from those of chunks of cases, written in place: the points of all cases exist only once."""
+        n_cases, joined, pick = len(case_ids), None, None
+        for cases, pit in pits:
+            joined = joined or [_Joined(part, n_cases) for part in pit.parts]
+            for whole, part in zip(joined, pit.parts, strict=True):
+                whole.add(cases, part)
+            if pit.pick is not None:
+                if pick is None:
+                    pick = pit.pick.new_empty(*pit.pick.shape[:-2], n_cases, pit.pick.shape[-1])
+                pick[..., cases, :] = pit.pick
+        assert joined is not None
+        return ProjectedPIT(tuple(whole.part() for whole in joined), case_ids, pick)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for part in self.parts for name in part.names)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(part.prerank for part in self.parts for _ in part.names)
+
+    @property
+    def method(self) -> str:
+        return "; ".join(dict.fromkeys(part.method for part in self.parts))
+
+    @property
+    def exact(self) -> bool:
+        return all(part.exact for part in self.parts)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        return {part.prerank: part.note for part in self.parts if part.note}
+
+    @property
+    def tied(self) -> Tensor:
+        return _cat([part.tied for part in self.parts])
+
+    @property
+    def lower(self) -> Tensor:
+        return _cat([part.observed.bounds()[0] for part in self.parts])
+
+    @property
+    def upper(self) -> Tensor:
+        return _cat([part.observed.bounds()[1] for part in self.parts])
+
+    @property
+    def values(self) -> Tensor:
+        """Midpoints of the intervals, (..., N, K): the PITs themselves where these are numbers."""
+        return _cat([_middle(part.observed) for part in self.parts])
+
+    @property
+    def points(self) -> Intervals | None:
+        """Intervals (..., N, P, K) of all points that could have been the observation, the observation first."""
+        if not self.has_points:
+            return None
+        bounds = [part.points.bounds() for part in self.parts if part.points is not None]
+        return Intervals(_cat([lower for lower, _ in bounds]), _cat([upper for _, upper in bounds]))
+
+    @property
+    def are_values(self) -> bool:
+        """Whether every PIT is a number."""
+        return all(part.observed.are_values for part in self.parts)
+
+    @property
+    def has_points(self) -> bool:
+        """Whether the points that are exchangeable with the observation were kept."""
+        return all(part.points is not None for part in self.parts)
+
+    @property
+    def n_cases(self) -> int:
+        return len(self.case_ids)
+
+    @property
+    def lead(self) -> torch.Size:
+        """Leading axes: several models at once."""
+        return self.parts[0].observed.lower.shape[:-2]
+
+    @property
+    def device(self) -> torch.device:
+        return self.parts[0].observed.lower.device
+
+    def select(self, cases: Tensor | slice) -> "ProjectedPIT":
+        """The PITs of some cases."""
+        pick = None if self.pick is None else self.pick[..., cases, :]
+        return ProjectedPIT(tuple(part.select(cases) for part in self.parts), self.case_ids[cases], pick)
+
+    def model(self, number: int) -> "ProjectedPIT":
+        """The PITs of one of several models, which lie on a leading axis."""
+
+        def cut(intervals: Intervals) -> Intervals:
+            lower = intervals.lower[number]
+            return Intervals(lower, lower if intervals.are_values else intervals.upper[number], intervals.unit)
+
+        parts = tuple(
+            replace(
+                part,
+                observed=cut(part.observed),
+                points=None if part.points is None else cut(part.points),
+                tied=part.tied[number],
+            )
+            for part in self.parts
+        )
+        return ProjectedPIT(parts, self.case_ids, None if self.pick is None else self.pick[number])
+
+    def of(self, group: str) -> "ProjectedPIT":
+        """The PITs of one pre-rank."""
+        return replace(self, parts=tuple(part for part in self.parts if part.prerank == group))
+
+    def in_sets(self, n_sets: int) -> "ProjectedPIT":
+        """N cases as `n_sets` data sets of equal size on a leading axis; the cases of each are numbered anew."""
+        size = self.n_cases // n_sets
+        whole = self.select(slice(0, n_sets * size))
+        parts = tuple(
+            replace(
+                part,
+                observed=part.observed.in_sets(n_sets),
+                points=None if part.points is None else part.points.in_sets(n_sets),
+                tied=part.tied.expand(n_sets, -1),
+            )
+            for part in whole.parts
+        )
+        pick = None if whole.pick is None else whole.pick.reshape(n_sets, size, -1)
+        return ProjectedPIT(parts, torch.arange(size, device=self.device), pick)
+
+    def renamed(self, group: str, names: Sequence[str]) -> "ProjectedPIT":
+        """The same PITs with other names for the projections of a pre-rank."""
+        return replace(
+            self,
+            parts=tuple(replace(part, names=tuple(names)) if part.prerank == group else part for part in self.parts),
+        )
+
+
+class _Joined:
+    """Space for the PITs of a pre-rank over all cases, filled chunk by chunk."""
+
+    def __init__(self, first: PreRankPIT, n_cases: int) -> None:
+        self.first, self.n_cases = first, n_cases
+        self.tied = torch.zeros_like(first.tied)
+        self.ties = torch.zeros_like(first.ties)
+        self.observed = _space(first.observed, -2, n_cases)
+        self.points = None if first.points is None else _space(first.points, -3, n_cases)
+
+    def add(self, cases: slice, part: PreRankPIT) -> None:
+        share = (cases.stop - cases.start) / self.n_cases
+        self.tied += part.tied * share
+        self.ties += part.ties * share
+        _fill(self.observed, part.observed, -2, cases)
+        if self.points is not None and part.points is not None:
+            _fill(self.points, part.points, -3, cases)
+
+    def part(self) -> PreRankPIT:
+        return replace(self.first, observed=self.observed, points=self.points, tied=self.tied, ties=self.ties)
+
+
+def _space(intervals: Intervals, axis: int, n_cases: int) -> Intervals:
+    shape = list(intervals.lower.shape)
+    shape[axis] = n_cases
+    lower = intervals.lower.new_empty(shape)
+    return Intervals(lower, lower if intervals.are_values else torch.empty_like(lower), intervals.unit)
+
+
+def _fill(space: Intervals, intervals: Intervals, axis: int, cases: slice) -> None:
+    size = cases.stop - cases.start
+    space.lower.narrow(axis, cases.start, size).copy_(intervals.lower)
+    if not space.are_values:
+        space.upper.narrow(axis, cases.start, size).copy_(intervals.upper)
+
+
+def _middle(intervals: Intervals) -> Tensor:
+    lower, upper = intervals.bounds()
+    return lower if intervals.are_values else 0.5 * (lower + upper)
+
+
+def _cat(tensors: list[Tensor]) -> Tensor:
+    if len(tensors) == 1:
+        return tensors[0]
+    dtype = tensors[0].dtype
+    for tensor in tensors[1:]:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return torch.cat([tensor.to(dtype) for tensor in tensors], -1)

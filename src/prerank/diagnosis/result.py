@@ -1,0 +1,266 @@
+"""What `check` gives back: a table, a verdict in words, a figure."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from prerank.calibration import PCETest, ProjectedPIT, centred_levels, pce_interval, reliability_curve
+from prerank.calibration.blindness import NEARLY_BLIND
+from prerank.calibration.intervals import Intervals
+from prerank.calibration.null import in_quadrature
+from prerank.calibration.projectedpit import PreRankPIT
+from prerank.calibration.reading import read
+from prerank.reporting.diagnosis import diagnosis_figure
+from prerank.reporting.style import save_figure
+from prerank.reporting.tables import p_text, render
+
+LEVEL = 0.05
+_BINS = np.linspace(0.0, 1.0, 11)
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """The outcome of `check`: prints a table, converts to a DataFrame, plots.
+
+    `table` has one row per pre-rank: the PCE (mean over its projections), the level that chance alone gives, the
+    PCE corrected for chance, a 95 % interval, the p-value with its Monte Carlo error, the p-value corrected over all
+    pre-ranks, and a reading. `projections` has one row per projection of each pre-rank. `attainable` is the smallest
+    corrected p-value that these data could have given.
+    """
+
+    table: pd.DataFrame
+    projections: pd.DataFrame
+    pit: ProjectedPIT
+    test: PCETest | None
+    notes: tuple[str, ...]
+    n_cases: int
+    n_blocks: int | None = None
+    attainable: float = 0.0
+    n_replicates: int | None = None
+    case_weights: Tensor | None = None
+
+    @property
+    def p_value(self) -> float:
+        """p-value of the whole: the smallest corrected one."""
+        return float(self.table["corrected p-value"].min())
+
+    @property
+    def calibrated(self) -> bool | None:
+        """Whether no pre-rank speaks against calibration at the 5 % level, corrected for looking at all of them.
+
+        None where the answer could not have been no: so few cases, blocks or replicates cannot reach that level.
+        """
+        return None if self.attainable > LEVEL else self.p_value > LEVEL
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        if self.calibrated is None:
+            return f"No verdict: {self._why_no_verdict()}."
+        if self.calibrated:
+            smallest = f"smallest corrected p-value {p_text(self.p_value)}, {self._size}"
+            return f"No evidence against calibration ({smallest})."
+        against = self.table[self.table["corrected p-value"] <= LEVEL]
+        said = "; ".join(f"{name}: {row['reading']}" for name, row in against.iterrows())
+        return f"Not calibrated (corrected p-value {p_text(self.p_value)}, {self._size}). {said}."
+
+    @property
+    def _size(self) -> str:
+        cases = f"{self.n_cases:,} case" + ("s" if self.n_cases != 1 else "")
+        if self.n_blocks is None:
+            return cases
+        return f"{cases} in {self.n_blocks:,} block" + ("s" if self.n_blocks != 1 else "")
+
+    def _why_no_verdict(self) -> str:
+        least = f"the smallest corrected p-value possible here is {p_text(self.attainable)}"
+        if self.n_replicates is not None and 1 / (self.n_replicates + 1) > LEVEL:
+            return f"{self.n_replicates} replicates are too few, {least}; ask for n_replicates=999"
+        cure = "take more cases" if self.n_blocks is None else "take more, and so shorter, blocks, or more cases"
+        return f"{self._size} with so few members are too few, {least}; {cure}"
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table as a DataFrame (a copy)."""
+        return self.table.copy()
+
+    columns: ClassVar[tuple[str, ...]] = ("pre-rank", "PCE", "chance", "95 % interval", "p", "corrected p", "reading")
+
+    def rows(self) -> list[list[str]]:
+        """The table as text, for a terminal."""
+        return [
+            [
+                str(name),
+                f"{row['PCE']:.4f}",
+                f"{row['null level']:.4f}",
+                "–" if np.isnan(row["low"]) else f"{row['low']:.3f}–{row['high']:.3f}",
+                p_text(row["p-value"]),
+                p_text(row["corrected p-value"]),
+                str(row["reading"]),
+            ]
+            for name, row in self.table.iterrows()
+        ]
+
+    def __str__(self) -> str:
+        stream = io.StringIO()
+        render(self.columns, self.rows(), stream, [*self.notes, self.verdict])
+        return stream.getvalue().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return self.table.to_html(float_format=lambda value: f"{value:.4f}")
+
+    def plot(self, path: Path | str | None = None) -> Figure:
+        """A figure with the PIT histogram and the reliability curve of every pre-rank; written to `path` if given."""
+        levels = centred_levels()
+        panels = []
+        for part in self.pit.parts:
+            own, row = self.pit.of(part.prerank), self.table.loc[part.prerank].to_dict()
+            columns = [k for k, name in enumerate(self.pit.groups) if name == part.prerank]
+            spread = self._spread(columns, levels)
+            panels.append(
+                {
+                    "title": part.prerank,
+                    "heights": _heights(own, self.case_weights),
+                    "edges": _BINS,
+                    "names": list(part.names),
+                    "levels": levels.numpy(),
+                    "frequency": _curve(own, levels, self.case_weights),
+                    "band": float(row["band"]) * spread,
+                    "caption": (
+                        f"PCE {row['PCE']:.3f} (chance {row['null level']:.3f})",
+                        f"corrected p {p_text(row['corrected p-value'])}",
+                    ),
+                    "reading": str(row["reading"]),
+                    "rejected": bool(row["corrected p-value"] <= LEVEL),
+                }
+            )
+        figure = diagnosis_figure(panels, self.n_cases)
+        if path is not None:
+            target = Path(path)
+            suffix = target.suffix.lstrip(".")
+            save_figure(figure, target.with_suffix("") if suffix else target, (suffix,) if suffix else ("png", "svg"))
+        return figure
+
+    def _spread(self, columns: list[int], levels: Tensor) -> np.ndarray:
+        """Largest standard deviation of a calibrated curve over the projections of a pre-rank, (J,)."""
+        if self.test is None:
+            return (levels * (1 - levels) / self.n_cases).sqrt().numpy()
+        return self.test.spread[:, columns].amax(-1).cpu().numpy()
+
+
+def tables(
+    pit: ProjectedPIT, test: PCETest, blocks: Tensor | None, case_weights: Tensor | None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One row per pre-rank, and one row per projection."""
+    rows, projections, start = [], [], 0
+    for g, part in enumerate(pit.parts):
+        columns = slice(start, start + len(part.names))
+        start = columns.stop
+        error, expected = float(test.statistic[g]), float(test.null_level[g])
+        low, high, corrected_error = float("nan"), float("nan"), float("nan")
+        if case_weights is None:  # neither is defined for weighted cases: better none than a wrong one
+            replicates = test.replicates[:, g] if len(test.replicates) else None
+            _, low, high = pce_interval(pit.of(part.prerank), null=replicates, blocks=blocks)
+            if pit.n_cases > 1:
+                corrected_error = float(in_quadrature(torch.tensor(error), expected))
+        corrected = float(test.corrected_p_value[g])
+        power = float(test.projection_power[columns].amax())
+        p_values = test.projection_p_value[columns]
+        words = [
+            read(_column(part.observed, k), min(corrected, float(p)), LEVEL, case_weights, _points_column(part, pit, k))
+            for k, p in enumerate(p_values)
+        ]
+        reading = _reading(part.names, words, p_values, test.projection_pce[columns], corrected)
+        if power < NEARLY_BLIND:
+            reading += f" (nearly blind here: {100 * power:.0f} % power)"
+        rows.append(
+            {
+                "pre-rank": part.prerank,
+                "PCE": error,
+                "null level": expected,
+                "corrected PCE": corrected_error,
+                "low": low,
+                "high": high,
+                "p-value": float(test.p_value[g]),
+                "p-value error": float(test.p_value_error[g]),
+                "corrected p-value": corrected,
+                "max p-value": float(test.maximum_p_value[g]),
+                "tied": float(part.tied.mean()),
+                "power": power,
+                "projections": len(part.names),
+                "band": float(test.band_width[g]),
+                "reading": reading,
+            }
+        )
+        for k, name in enumerate(part.names):
+            failed = corrected <= LEVEL and float(p_values[k]) <= LEVEL
+            projections.append(
+                {
+                    "pre-rank": part.prerank,
+                    "projection": name,
+                    "PCE": float(test.projection_pce[columns][k]),
+                    "null level": float(test.expected[columns][k]),
+                    "corrected p-value": float(p_values[k]),
+                    "tied": float(part.tied[k]),
+                    "power": float(test.projection_power[columns][k]),
+                    "reading": words[k] if failed else "flat",
+                }
+            )
+    return pd.DataFrame(rows).set_index("pre-rank"), pd.DataFrame(projections).set_index(["pre-rank", "projection"])
+
+
+def _column(intervals: Intervals, k: int) -> Intervals:
+    lower = intervals.lower[..., k]
+    return Intervals(lower, lower if intervals.are_values else intervals.upper[..., k], intervals.unit)
+
+
+def _points_column(part: PreRankPIT, pit: ProjectedPIT, k: int) -> Intervals | None:
+    """Intervals of all points of one projection; where points have different weights their spread is not needed."""
+    return None if part.points is None or pit.pick is not None else _column(part.points, k)
+
+
+def _reading(names: Sequence[str], words: Sequence[str], p_values: Tensor, errors: Tensor, corrected: float) -> str:
+    """What the projections of a pre-rank say together: every one that fails is named."""
+    if corrected > LEVEL:
+        return "flat"
+    if len(names) == 1:
+        return words[0]
+    failed = [k for k in range(len(names)) if float(p_values[k]) <= LEVEL]
+    if not failed:  # together they fail, none of them does by itself
+        worst = int(errors.argmax())
+        return f"no single projection; largest error {names[worst]}"
+    groups: dict[str, list[int]] = {}
+    for k in failed:
+        groups.setdefault(words[k], []).append(k)
+    return "; ".join(f"{_named(names, places)}: {said}" for said, places in groups.items())
+
+
+def _named(names: Sequence[str], places: list[int]) -> str:
+    """Names of projections, three or more neighbours as "first to last"."""
+    runs: list[list[int]] = []
+    for k in places:
+        if runs and runs[-1][-1] == k - 1:
+            runs[-1].append(k)
+        else:
+            runs.append([k])
+    said = []
+    for run in runs:
+        said += [f"{names[run[0]]} to {names[run[-1]]}"] if len(run) > 2 else [names[k] for k in run]
+    return ", ".join(said)
+
+
+def _curve(pit: ProjectedPIT, levels: Tensor, case_weights: Tensor | None) -> np.ndarray:
+    weights = None if case_weights is None else case_weights.to(pit.device)
+    return reliability_curve(pit, levels=levels.to(pit.device), case_weights=weights).frequency.cpu().double().numpy()
+
+
+def _heights(pit: ProjectedPIT, case_weights: Tensor | None) -> np.ndarray:
+    """Histogram densities (K, bins) of PITs (N, K); an interval lies in its bins by the share of it in each."""
+    shares = np.diff(_curve(pit, torch.from_numpy(_BINS[1:]), case_weights), axis=0, prepend=0.0)
+    return shares.T / np.diff(_BINS)
