@@ -98,8 +98,8 @@ def pce_test(
     observed, null = (Replicates(*(x.reshape(-1, *pit.lead, x.shape[-1]) for x in y)) for y in (observed, null))
     statistic, replicates = _group_means(observed.pce, sizes), _group_means(null.pce, sizes)
     together = torch.cat([statistic, replicates])
-    p_values = _exceedance(together)
-    strength = _resolved(p_values, together)
+    p_values = exceedance(together)
+    strength = resolved(p_values, together)
     smallest = strength.amin(-1, keepdim=True)  # of every replicate, its smallest p-value over the groups
     corrected = (smallest <= strength[:1]).double().mean(0)
     attainable = (smallest <= smallest.amin(0, keepdim=True)).double().mean(0)[..., 0]
@@ -121,7 +121,7 @@ def pce_test(
         p_value,
         torch.maximum(corrected, p_value),  # a correction never helps, also where the two were simulated apart
         error,
-        _exceedance(maxima)[0],
+        exceedance(maxima)[0],
         maxima[1:].sort(0).values[math.ceil(0.95 * n_replicates) - 1],
         points.spread.reshape(*pit.lead, len(grid), points.n_projections),
         observed.pce[0],
@@ -187,13 +187,13 @@ def _within_groups(together: Tensor, sizes: list[int]) -> Tensor:
     """p-values of projections, corrected over those of their own pre-rank: (B + 1, ..., K) -> (..., K)."""
     found = []
     for part in together.split(sizes, -1):
-        strength = _resolved(_exceedance(part), part)
+        strength = resolved(exceedance(part), part)
         smallest = strength.amin(-1, keepdim=True)
         found.append((smallest <= strength[:1]).double().mean(0))
     return torch.cat(found, -1)
 
 
-def _exceedance(together: Tensor) -> Tensor:
+def exceedance(together: Tensor) -> Tensor:
     """For each of B + 1 rows the share of rows at or above it, ties within rounding counted: (B + 1, ...) -> same."""
     columns = together.flatten(1).T.contiguous()
     ordered = columns.sort(-1).values
@@ -202,7 +202,7 @@ def _exceedance(together: Tensor) -> Tensor:
     return share.T.reshape(together.shape)
 
 
-def _resolved(p_values: Tensor, together: Tensor) -> Tensor:
+def resolved(p_values: Tensor, together: Tensor) -> Tensor:
     """p-values in units of 1 / (B + 1), ties among groups broken by how far the statistic lies from its mean.
 
     G groups have G rows with the smallest p-value that B replicates allow. Left tied, they would share a corrected
