@@ -7,8 +7,8 @@ one law per case, continuous or rounded to 0.1, counts (Poisson with mean 1) or 
 are. Beside a rate stands the size that the test could attain: ranks among few members and tied ranks take few values, and a
 test that may not reject too often then rejects less often. Power: the same tests where the forecast is wrong, 200
 cases. A finished row is kept under `parts/`, so that the script resumes. It ends with an error where a rate is above the
-binomial bound at 0.05 over the number of cells, or where the mean over the cells that can attain 5 % is not within 0.3 points
-of it (more for fewer repetitions).
+binomial bound at 0.05 over the number of cells, or where the mean over the continuous cells that can attain 5 % is not
+within 0.3 points of it (more for fewer repetitions).
 """
 
 import argparse
@@ -277,7 +277,7 @@ def write(out: Path, size: Table, power: Table, repetitions: int, sentence: str)
 
 
 def _text(table: Table, labels: tuple[str, ...]) -> list[str]:
-    tests = list(dict.fromkeys(group for row in table.values() for group in row if group != OVERALL)) + [OVERALL]
+    tests = [*dict.fromkeys(group for row in table.values() for group in row if group != OVERALL), OVERALL]
     lines = [f"| {' | '.join(labels)} | {' | '.join(tests)} |", "| --- " * len(labels) + "|" + " ---: |" * len(tests)]
     for setting, row in table.items():
         about = {

@@ -89,7 +89,9 @@ def pce_intervals(
     inflation /= stats.norm.ppf(0.5 + coverage / 2)
     margin = distances.quantile(coverage, dim=0) * inflation
     if null is not None:
-        margin = torch.maximum(margin, null.double().to(margin).quantile(coverage, dim=0).reshape(margin.shape))
+        margin = torch.maximum(
+            margin, null.double().to(margin).quantile(coverage, dim=0, interpolation="higher").reshape(margin.shape)
+        )
     elif len(pit.names) == 1 and blocks is None and pit.pick is None:
         part = pit.parts[0]
         margin = margin.clamp_min(pce_null(pit.n_cases, levels=grid.cpu(), n_members=part.n_members).quantile(coverage))
