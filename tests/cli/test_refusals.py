@@ -145,6 +145,18 @@ def test_output_that_cannot_be_printed_is_refused():
     ]
 
 
+def test_a_reader_that_has_seen_enough_is_no_error():
+    """As in `prerank datasets | head -1`."""
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, "datasets"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+    assert said == ""
+
+
 def test_a_bug_keeps_its_traceback(tmp_path, monkeypatch):
     def broken(*_, **__):
         raise KeyError("table")
