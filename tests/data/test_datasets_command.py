@@ -1,4 +1,4 @@
-"""`prerank datasets`: the list, the card, the pair plot, and refusals with exit status 1."""
+"""`prerank datasets`: the list, the card, the pair plot, and refusals with exit status 2."""
 
 from pathlib import Path
 
@@ -53,9 +53,9 @@ def test_a_card_and_a_picture(tmp_path: Path) -> None:
         (("fetch", "bimodal"), "built in"),
     ],
 )
-def test_refusals_exit_with_one(arguments: tuple[str, ...], message: str) -> None:
+def test_refusals_exit_with_two(arguments: tuple[str, ...], message: str) -> None:
     result = run(*arguments)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert message in result.stderr
     assert "Traceback" not in result.output
 

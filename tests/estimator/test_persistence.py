@@ -160,3 +160,25 @@ def test_a_write_that_fails_leaves_the_old_file_whole(
         fitted.save(file)
     assert file.read_bytes() == before
     assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_a_saved_model_has_the_permissions_that_the_umask_allows(
+    fitted: MixtureRegressor, tmp_path: Path, mask: int
+) -> None:
+    before = os.umask(mask)
+    try:
+        fitted.save(tmp_path / "model")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_what_is_no_file_is_not_replaced_by_a_model(fitted: MixtureRegressor, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="is a device or a pipe, not a file"):
+        fitted.save(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+    with pytest.raises(ValueError, match="is a folder; give the name of a file"):
+        fitted.save(tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "pipe"]

@@ -16,7 +16,7 @@ def invoke(*arguments: str):
 def test_study_writes_figures_and_tidy_records(tmp_path, monkeypatch):
     whole = gaussian_vector()
     few = Simulation(whole.name, whole.title, whole.covariance, whole.scenarios[:2])
-    monkeypatch.setattr("prerank.cli.simulate.gaussian_vector", lambda: few)
+    monkeypatch.setattr("prerank.cli.study.gaussian_vector", lambda: few)
     result = invoke("1", "--cases", "40", "--members", "5", "--out", str(tmp_path / "new"))
     assert result.exit_code == 0, result.output
     written = {file.name for file in (tmp_path / "new").iterdir()}
@@ -34,7 +34,7 @@ def test_marginal_writes_the_opening_figure(tmp_path):
 
 def test_power_writes_claims_and_recommendations(tmp_path, monkeypatch):
     design = QUICK._replace(sizes=(50,), n_cases=100, n_null=19)
-    monkeypatch.setattr("prerank.cli.simulate.QUICK", design)
+    monkeypatch.setattr("prerank.cli.study.QUICK", design)
     result = invoke("power", "--members", "5", "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert "To find wrong correlation use" in result.output
@@ -45,10 +45,10 @@ def test_power_writes_claims_and_recommendations(tmp_path, monkeypatch):
 @pytest.mark.parametrize("extra", [["--device", "abacus"], ["--cases", "10"]])
 def test_what_cannot_work_is_refused_before_any_work(tmp_path, extra):
     result = invoke("power", "--out", str(tmp_path), *extra)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert not list(tmp_path.iterdir())
 
 
 def test_an_output_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    assert invoke("marginal", "--out", str(tmp_path / "file")).exit_code == 1
+    assert invoke("marginal", "--out", str(tmp_path / "file")).exit_code == 2

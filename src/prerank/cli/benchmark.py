@@ -97,10 +97,10 @@ def benchmark(
     }
     try:
         asked = {
-            "datasets": _items(datasets, str),
-            "preranks": _items(preranks, str),
-            "strengths": _items(strengths, float),
-            "seeds": _items(seeds, int),
+            "datasets": _items("--datasets", datasets, str),
+            "preranks": _items("--preranks", preranks, str),
+            "strengths": _items("--strengths", strengths, float),
+            "seeds": _items("--seeds", seeds, int),
         }
         chosen = (QUICK if quick else {}) | {name: value for name, value in asked.items() if value}
         if "datasets" not in chosen:
@@ -126,9 +126,6 @@ def benchmark(
                 progress=show,
                 on_fleet=show.fleet,
             )
-    except (ValueError, ImportError) as error:
-        Console(stderr=True).print(f"[red]{escape(str(error))}[/]", highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from None
     except KeyboardInterrupt:
         console.print(f"Interrupted. The same command goes on from what {out} holds.", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
@@ -151,12 +148,15 @@ def _executor(name: ExecutorName, scheduler: str | None, workers: int | None, de
     return InTurn()
 
 
-def _items(given: list[str] | None, kind: Callable[[str], object]) -> tuple[object, ...]:
-    """Values of an option that was given by commas, repeatedly, or both."""
+def _items(option: str, given: list[str] | None, kind: Callable[[str], object]) -> tuple[object, ...]:
+    """Values of an option that was given by commas, repeatedly, or both; none if it was not given at all."""
+    texts = [item.strip() for text in given or () for item in text.split(",")]
+    if not all(texts):
+        raise ValueError(f"{option} {','.join(given or ())} has an empty name or number; give one, or leave it out")
     try:
-        return tuple(kind(item.strip()) for text in given or () for item in text.split(",") if item.strip())
+        return tuple(kind(text) for text in texts)
     except ValueError as error:
-        raise ValueError(f"{', '.join(given or ())} cannot be read: {error}") from None
+        raise ValueError(f"{option} {','.join(given or ())} cannot be read: {error}") from None
 
 
 def at_hand(accept_licence: bool) -> tuple[str, ...]:

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from prerank.diagnosis import Check
-from prerank.reporting.style import save_figure
-from prerank.reporting.tables import p_text, terminal_table
-
 if TYPE_CHECKING:
+    from prerank.diagnosis import Check
     from prerank.studies.demonstration import Judged
 
 
@@ -22,9 +19,13 @@ def demo(
     n_test: Annotated[int, typer.Option("--fresh", help="Fresh rows to judge by.", min=50)] = 2000,
 ) -> None:
     """Train with and without a penalty where the truth is known: tables here, a figure on disk."""
+    from prerank.reporting.style import save_figure
+    from prerank.reporting.tables import terminal_table
     from prerank.studies.demonstration import PENALISED, STRENGTHS, demonstrate, figure  # the estimator loads slowly
     from prerank.studies.draws import single_threaded_operations
+    from prerank.studies.tables import require_folder
 
+    require_folder(out)
     console = Console()
     console.print(
         "[bold]Two targets whose true law is known.[/bold] It has two humps, and its spread moves with the\n"
@@ -53,6 +54,8 @@ def demo(
 
 def _errors(forecasts: Sequence["Judged"]) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of the table of PCEs: a row per pre-rank, PCE and p-value of each forecast."""
+    from prerank.reporting.tables import p_text
+
     columns = ["pre-rank", "chance"]
     for item in forecasts:
         columns += [item.name, "p"]
@@ -66,8 +69,10 @@ def _errors(forecasts: Sequence["Judged"]) -> tuple[list[str], list[list[str]]]:
     return columns, rows
 
 
-def _summary(result: Check) -> str:
+def _summary(result: "Check") -> str:
     """Which pre-ranks speak against a forecast, in a sentence."""
+    from prerank.reporting.tables import p_text
+
     against = [str(name) for name, row in result.table.iterrows() if row["corrected p-value"] <= 0.05]
     if not against:
         return f"nothing speaks against calibration (smallest p {p_text(result.p_value)})"

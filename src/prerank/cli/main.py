@@ -1,15 +1,23 @@
-"""The `prerank` command. Each command lives in a module of its own and is registered here."""
+"""The `prerank` command. Each command lives in a module of its own and is registered here.
+
+These modules import nothing heavy before a command runs: `prerank --help` needs neither torch nor pandas.
+"""
+
+from typing import Annotated
 
 import typer
 
+from prerank import __version__
 from prerank.cli import datasets
 from prerank.cli.benchmark import benchmark
 from prerank.cli.demo import demo
+from prerank.cli.refusal import Commands
 from prerank.cli.report import report
 from prerank.cli.simulate import simulate
 
 app = typer.Typer(
     name="prerank",
+    cls=Commands,
     help="Is a joint forecast calibrated, and if not, how?",
     no_args_is_help=True,
     add_completion=False,
@@ -21,8 +29,18 @@ app = typer.Typer(
 app.add_typer(datasets.app, name="datasets")
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"prerank {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
     """Is a joint forecast calibrated, and if not, how?"""
 
 

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 
 def report(
@@ -18,11 +17,7 @@ def report(
     from prerank.studies.benchmark.report import report as write  # the training layer loads slowly
     from prerank.studies.draws import single_threaded_operations
 
-    try:
-        with single_threaded_operations():
-            files = write(folder, out)
-    except (ValueError, FileNotFoundError) as error:
-        Console(stderr=True).print(f"[red]{escape(str(error))}[/]", highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+    with single_threaded_operations():
+        files = write(folder, out)
     console = Console()
     console.print(f"{len(files)} files; start at {files[0]}", highlight=False, soft_wrap=True)

@@ -6,7 +6,6 @@ The header also carries a digest of everything in the file, because safetensors 
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from prerank.calibration import (
@@ -28,6 +27,7 @@ from prerank.calibration import (
     Scale,
     SquaredDifference,
 )
+from prerank.writing import whole_file
 
 _FORMAT = "prerank MixtureRegressor"
 _VERSION = 1
@@ -38,20 +38,13 @@ _PRERANKS = {
 
 
 def write(path: Path | str, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Write beside the target and move into place: a kill or a full disk leaves what was there before whole."""
-    path = Path(path)
+    """Write a file whole: a kill or a full disk leaves what was there before."""
     text = json.dumps({"format": _FORMAT, "version": _VERSION, **about}, allow_nan=False)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        # one entry, because safetensors writes several in any order: the same model gives the same bytes
-        save_file(tensors, partial, metadata={"prerank": f"{_digest(text, tensors)} {text}"})
-        with open(partial, "rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    # one entry, because safetensors writes several in any order: the same model gives the same bytes
+    content = save(tensors, metadata={"prerank": f"{_digest(text, tensors)} {text}"})
+    with whole_file(path) as partial:
+        partial.write_bytes(content)
 
 
 def read(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -10,6 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from prerank.writing import whole_file
+
 # Okabe and Ito's palette: the forecast, the observation, a comparison, and a muted grey for what chance allows.
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#B2182B"
 INK, GREY, PALE = "#222222", "#8A8A8A", "#E3E6EA"
@@ -64,12 +66,16 @@ def plain(ax: Axes) -> Axes:
 
 
 def save_figure(figure: Figure, path: Path | str, formats: tuple[str, ...] = ("png", "svg")) -> list[Path]:
-    """Write a figure in each format beside each other (`path` without suffix) and return the files."""
+    """Write a figure in each format beside each other (`path` without suffix) and return the files, each written whole."""
     stem = Path(path)
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    if not stem.name or (
+        len(formats) > 1 and stem.is_dir()
+    ):  # with one format, june.png may stand beside a folder june
+        raise ValueError(f"{stem} is a folder; give the name of a figure in it, such as {stem / 'figure.png'}")
     files = []
     for suffix in formats:
         file = stem.with_name(f"{stem.name}.{suffix}")
-        figure.savefig(file, dpi=160, metadata={"Date": None} if suffix == "svg" else None)
+        with whole_file(file) as partial:
+            figure.savefig(partial, format=suffix, dpi=160, metadata={"Date": None} if suffix == "svg" else None)
         files.append(file)
     return files

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from prerank.writing import whole_file
+
 
 def require_folder(folder: Path) -> Path:
     """The folder, made if it is missing; refused before any work if nothing can be written there."""
@@ -22,6 +24,8 @@ def require_folder(folder: Path) -> Path:
 def write_table(table: pd.DataFrame, stem: Path) -> list[Path]:
     """Write a table beside its figure as `stem`.csv and `stem`.parquet and return the files."""
     csv, parquet = stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.parquet")
-    table.to_csv(csv, index=False, float_format="%.6g")
-    table.to_parquet(parquet, index=False)
+    with whole_file(csv) as partial:
+        table.to_csv(partial, index=False, float_format="%.6g")
+    with whole_file(parquet) as partial:
+        table.to_parquet(partial, index=False)
     return [csv, parquet]

@@ -1,7 +1,6 @@
 """Checkpoints of a fit: safetensors and JSON in one file, written atomically, never unpickled."""
 
 import json
-import os
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from prerank.training.fleet import Fleet
+from prerank.writing import whole_file
 
 
 @dataclass(eq=False)
@@ -27,7 +27,7 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path, saved: Checkpoint, fingerprint: str) -> None:
-    """Write beside the target and move into place: a kill or a full disk leaves the previous checkpoint whole."""
+    """Write a checkpoint whole: a kill or a full disk leaves the previous one."""
     tensors = {f"fleet/{name}": tensor.contiguous() for name, tensor in saved.fleet.named_tensors().items()}
     for i, part in enumerate(saved.done):
         tensors.update({f"done.{i}/{name}": tensor.contiguous() for name, tensor in part.named_tensors().items()})
@@ -40,15 +40,8 @@ def save_checkpoint(path: Path, saved: Checkpoint, fingerprint: str) -> None:
         "seconds": saved.seconds,
         "checksum": _checksum(tensors),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
+    with whole_file(path) as partial:
         save_file(tensors, partial, metadata={"prerank": json.dumps(about)})
-        with open(partial, "rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _checksum(tensors: dict[str, Tensor]) -> int:

@@ -91,7 +91,7 @@ def test_the_quick_run_repeats_nothing(quick, monkeypatch):
         (["--datasets", "atlantis"], "There is no dataset 'atlantis'. Known are"),
         (["--preranks", "rank"], "there is no pre-rank 'rank'; known are marginal"),
         (["--protocol", "loose"], "'loose' is not one of"),
-        (["--strengths", "1,much"], "1,much cannot be read"),
+        (["--strengths", "1,much"], "--strengths 1,much cannot be read"),
         (["--strengths", "0"], "strengths are positive"),
         (["--seeds", "1,1"], "a seed is named twice"),
         (["--device", "toaster"], "there is no device called 'toaster'"),

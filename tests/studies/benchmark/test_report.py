@@ -131,5 +131,5 @@ def test_the_command_reads_kept_records(make, tmp_path):
 
 def test_an_empty_folder_is_refused_with_what_to_do(tmp_path):
     result = CliRunner().invoke(app, ["report", str(tmp_path)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "prerank benchmark" in result.output

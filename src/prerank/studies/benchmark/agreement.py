@@ -96,7 +96,16 @@ def shares(compared: pd.DataFrame) -> pd.DataFrame:
                     "median deviation": cells["relative_deviation"].median() if len(cells) else np.nan,
                 }
             )
-    return pd.DataFrame(rows)
+    columns = [
+        "table",
+        "data",
+        "criterion",
+        "cells",
+        "agree",
+        "share",
+        "median deviation",
+    ]  # also where no cell is the paper's
+    return pd.DataFrame(rows, columns=columns)
 
 
 def candidates(results: Results) -> pd.DataFrame:

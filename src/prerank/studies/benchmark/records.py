@@ -9,9 +9,8 @@ DIR/records/             the same tables joined, as `compact` writes them to be 
 """
 
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ import pandas as pd
 from prerank.data.errors import StorageError
 from prerank.data.lock import locked
 from prerank.studies.benchmark.work import FleetResult
+from prerank.writing import whole_file, whole_folder
 
 
 class Results(NamedTuple):
@@ -79,14 +79,16 @@ class Store:
         if path.exists():
             before = _read_json(path)
             for name in ("datasets", "protocols"):
-                earlier = before.get(name, [])
+                earlier = before.get(name)
+                if not isinstance(earlier, list):
+                    raise _damaged(path, f"{name} is {earlier!r}, not a list")
                 asked[name] = earlier + [item for item in asked[name] if item not in earlier]
             different = [name for name in asked if name not in ("datasets", "protocols") and name in before]
             different = [name for name in different if asked[name] != before[name]]
             if different:
                 said = "; ".join(f"{name}: {before[name]} there, {asked[name]} asked" for name in different)
                 raise ValueError(f"{self.folder} holds the results of another grid ({said}); give another --out")
-        _write_whole(path, lambda partial: partial.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8"))
+        _write_json(path, asked, indent=1)
 
     def checkpoint(self, name: str) -> Path:
         return self.folder / "checkpoints" / f"{name}.safetensors"
@@ -99,66 +101,42 @@ class Store:
 
     def keep_fleet(self, result: FleetResult) -> None:
         """Write a fleet's tables and move them into place in one step; its checkpoint is no longer needed."""
-
-        def fill(partial: Path) -> None:
-            partial.mkdir(parents=True)
-            for name in _TABLES:
-                getattr(result, name).to_parquet(partial / f"{name}.parquet", index=False)
-            (partial / "fleet.json").write_text(json.dumps(result.about, indent=1) + "\n", encoding="utf-8")
-
         name = result.about["name"]
-        _write_whole(self.folder / "fleets" / name, fill)
+        with whole_folder(self.folder / "fleets" / name) as partial:
+            for table in _TABLES:
+                getattr(result, table).to_parquet(partial / f"{table}.parquet", index=False)
+            (partial / "fleet.json").write_text(json.dumps(result.about, indent=1) + "\n", encoding="utf-8")
         self.checkpoint(name).unlink(missing_ok=True)
         self._failure(name).unlink(missing_ok=True)
 
     def keep_timing(self, name: str, timing: dict[str, Any]) -> None:
-        text = json.dumps(timing) + "\n"
-        _write_whole(
-            self.folder / "timings" / f"{name}.json", lambda partial: partial.write_text(text, encoding="utf-8")
-        )
+        _write_json(self.folder / "timings" / f"{name}.json", timing)
         self._failure(name).unlink(missing_ok=True)
 
     def keep_failure(self, name: str, dataset: str, training: str, error: str) -> None:
-        text = json.dumps({"fleet": name, "dataset": dataset, "training": training, "error": error}) + "\n"
-        _write_whole(self._failure(name), lambda partial: partial.write_text(text, encoding="utf-8"))
+        failure = {"fleet": name, "dataset": dataset, "training": training, "error": error}
+        _write_json(self._failure(name), failure)
 
     def _failure(self, name: str) -> Path:
         return self.folder / "failures" / f"{name}.json"
 
 
-def _write_whole(target: Path, write: Callable[[Path], object]) -> None:
-    """Write beside the target, flush, and move into place: a kill or a full disk leaves no half of anything."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        write(partial)
-        for path in [partial, *partial.rglob("*")] if partial.is_dir() else [partial]:
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-        if target.is_dir():
-            shutil.rmtree(target)  # left by a kill between two runs of the same fleet
-        os.replace(partial, target)
-    finally:
-        if partial.is_dir():
-            shutil.rmtree(partial, ignore_errors=True)
-        else:
-            partial.unlink(missing_ok=True)
+def _write_json(path: Path, content: dict[str, Any], indent: int | None = None) -> None:
+    with whole_file(path) as partial:
+        partial.write_text(json.dumps(content, indent=indent) + "\n", encoding="utf-8")
 
 
 def read_results(folder: Path) -> Results:
     """All results of a folder, from its fleets or from the joined tables; a model that stands twice counts once."""
     fleets = sorted(path.parent for path in folder.glob("fleets/[!.]*/fleet.json"))  # a dot: half-written
     if fleets:
-        tables = {name: [pd.read_parquet(path / f"{name}.parquet") for path in fleets] for name in _TABLES}
-        tables["fleets"] = [pd.DataFrame([_read_json(path / "fleet.json") for path in fleets])]
-        timings = [_read_json(path) for path in sorted(folder.glob("timings/*.json"))]
+        tables = {name: [_read_table(path / f"{name}.parquet", name) for path in fleets] for name in _TABLES}
+        tables["fleets"] = [pd.DataFrame([_read_json(path / "fleet.json", _KEYS["fleets"]) for path in fleets])]
+        timings = [_read_json(path, _TIMED) for path in sorted(folder.glob("timings/[!.]*.json"))]
         tables["timings"] = [pd.DataFrame(timings, columns=_TIMING_COLUMNS)]
         joined = {name: _joined(parts) for name, parts in tables.items()}
     elif (folder / "records" / "fleets.parquet").exists():
-        joined = {name: pd.read_parquet(folder / "records" / f"{name}.parquet") for name in Results._fields}
+        joined = {name: _read_table(folder / "records" / f"{name}.parquet", name) for name in Results._fields}
     else:
         raise FileNotFoundError(
             f"{folder} holds no finished fleet; run `prerank benchmark --out {folder}` first, or give its folder"
@@ -171,18 +149,51 @@ def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
 
+_TIMED = ["dataset", "prerank", "n_draws", "ms_per_step"]
 _TIMING_COLUMNS = ["dataset", "training", "prerank", "n_draws", "n_models", "n_steps", "ms_per_step", "device"]
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))
+def _read_json(path: Path, keys: Sequence[str] = ()) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _damaged(path, error if path.stat().st_size else "it is empty") from error
+    if not isinstance(content, dict):
+        raise _damaged(path, f"it holds {type(content).__name__}, not names with values")
+    _require(path, keys, content)
+    return content
+
+
+def _read_table(path: Path, name: str) -> pd.DataFrame:
+    try:
+        table = pd.read_parquet(path)
+    except FileNotFoundError as error:
+        raise _damaged(path, "it is missing") from error
+    except (OSError, ValueError) as error:  # Arrow's errors are both
+        raise _damaged(path, error if path.stat().st_size else "it is empty") from error
+    _require(path, _KEYS[name], table.columns)
+    return table
+
+
+def _require(path: Path, wanted: Sequence[str], found: Container[object]) -> None:
+    lacking = [name for name in wanted if name not in found]
+    if lacking:
+        raise _damaged(path, f"it has no {', '.join(lacking)}")
+
+
+def _damaged(path: Path, why: object) -> ValueError:
+    whole = path.parent if path.parent.parent.name == "fleets" else path
+    text = " ".join(str(why).split())
+    return ValueError(
+        f"{path} cannot be used ({text}); delete {whole} and run the same `prerank benchmark` again, or restore it"
+    )
 
 
 def read_failures(folder: Path) -> dict[str, str]:
     """The fleets of a results folder that failed, with their errors."""
     return {
         path.stem: str(_read_json(path).get("error", "no reason recorded"))
-        for path in sorted(folder.glob("failures/*.json"))
+        for path in sorted(folder.glob("failures/[!.]*.json"))
     }
 
 
@@ -191,6 +202,7 @@ def compact(folder: Path, target: Path) -> list[Path]:
     written = []
     for name, table in read_results(folder)._asdict().items():
         path = target / "records" / f"{name}.parquet"
-        _write_whole(path, lambda partial, table=table: table.to_parquet(partial, index=False, compression="zstd"))  # type: ignore[misc]
+        with whole_file(path) as partial:
+            table.to_parquet(partial, index=False, compression="zstd")
         written.append(path)
     return written

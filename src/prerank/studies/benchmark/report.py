@@ -45,6 +45,7 @@ from prerank.studies.benchmark.tables import (
 from prerank.studies.benchmark.text_tables import TextTable, frame_table, latex, markdown
 from prerank.studies.tables import require_folder
 from prerank.training.evaluate import AS_PUBLISHED, EXACT
+from prerank.writing import whole_file
 
 
 class _Layout(NamedTuple):
@@ -72,6 +73,15 @@ _LAYOUTS = {
     "selected_lambda": _Layout("Strength chosen on the validation set", shortest),
 }
 _IN_PAPER = {name for name in _LAYOUTS if name.endswith(("_regularised", "_all"))} | {"pce_baseline", "selected_lambda"}
+_NEEDED = {
+    "fleets": "dataset training n_models n_targets n_train n_test steps seconds ms_per_step peak_bytes device "
+    "dataset_status",
+    "models": "steps diverged error",
+    "records": "value null_level corrected low high p_value",
+    "curves": "frequency",
+    "timings": "n_models ms_per_step device",
+}
+"""What is read of each table, beside the names that tell its rows apart."""
 
 
 def report(folder: Path, out: Path | None = None) -> list[Path]:
@@ -79,7 +89,15 @@ def report(folder: Path, out: Path | None = None) -> list[Path]:
 
     A results folder without a finished fleet is refused. What was not run is said where it would stand.
     """
-    return write_report(read_results(folder), out or folder / "report", read_failures(folder))
+    results = read_results(folder)
+    for name, columns in _NEEDED.items():
+        lacking = [column for column in columns.split() if column not in getattr(results, name).columns]
+        if lacking:
+            raise ValueError(
+                f"the {name} in {folder} have no {', '.join(lacking)}, which the report needs; `prerank benchmark` of "
+                "this release writes them: run it again, into another folder"
+            )
+    return write_report(results, out or folder / "report", read_failures(folder))
 
 
 def write_report(results: Results, out: Path, failures: Mapping[str, str] | None = None) -> list[Path]:
@@ -101,8 +119,7 @@ def write_report(results: Results, out: Path, failures: Mapping[str, str] | None
     sections.append(_agreement(results, compared, out, files))
     numbers = must_know(results, compared)
     summary = _write(out / "summary.md", summary_page(results, numbers), files)
-    index = out / "index.md"
-    index.write_text(index_page(results, numbers, summary, sections, failures or {}, out), encoding="utf-8")
+    index = _write(out / "index.md", index_page(results, numbers, summary, sections, failures or {}, out), [])
     return [index, *files]
 
 
@@ -121,15 +138,15 @@ def at_selected_strengths(results: Results) -> dict[str, pd.DataFrame]:
 
 
 def _write(path: Path, text: str, files: list[Path]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
     files.append(path)
     return path
 
 
 def _write_csv(path: Path, frame: pd.DataFrame, files: list[Path]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(path, index=False, float_format="%.6g")
+    with whole_file(path) as partial:
+        frame.to_csv(partial, index=False, float_format="%.6g")
     files.append(path)
 
 
@@ -282,6 +299,9 @@ def _cross(results: Results, out: Path, files: list[Path]) -> Section:
 
 
 def _agreement(results: Results, compared: pd.DataFrame, out: Path, files: list[Path]) -> Section:
+    if compared.empty:
+        absent = "the comparison: none of the paper's datasets was run and evaluated as published"
+        return Section("Agreement with the paper", "", absent=[absent])
     _write_csv(out / "agreement.csv", compared.assign(prerank=compared["prerank"].str.lower()), files)
     counted = shares(compared)
     overview = frame_table(counted, "Agreement with the paper", {"share": ".0%", "median deviation": ".1%"})

@@ -85,8 +85,7 @@ def _how_faithful(compared: pd.DataFrame) -> str:
     counted = shares(compared)
     counted = counted[counted["table"] == "pce_baseline"]
     for data, words in (("exact", "on datasets with exactly the paper's values"), ("all", "on all datasets")):
-        row = counted[counted["data"] == data].iloc[0]
-        if row["cells"]:
+        for row in counted[(counted["data"] == data) & (counted["cells"] > 0)].to_dict("records"):
             return (
                 f"**{row['agree']} of {row['cells']}** baseline cells, evaluated as published, lie within 20 % of the "
                 f"paper's {words}; the median deviation is {100 * row['median deviation']:.1f} %."

@@ -1,0 +1,72 @@
+"""What cannot be done is said in one line, with exit status 2; a traceback is a bug."""
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperGroup
+
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space, or give a place on another disk"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "change its permissions, or give another place"),
+}
+
+
+class Commands(TyperGroup):
+    """A group of commands whose refusals are one line: bad values, a full disk, a damaged file, an empty option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse an empty value before it becomes a default, all of something, or the current folder."""
+        with one_line():
+            refuse_empty(args)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        with one_line():
+            return super().invoke(ctx)
+
+
+def refuse_empty(arguments: Sequence[str]) -> None:
+    """No option or argument of ours has an empty value, so that one is a slip, such as a variable that is not set.
+
+    >>> refuse_empty(["benchmark", "--datasets", ""])
+    Traceback (most recent call last):
+    ValueError: the value after --datasets is empty; give one, or leave it out
+    """
+    for before, argument in zip(["prerank", *arguments], arguments, strict=False):
+        if not argument.strip():
+            raise ValueError(f"the value after {before} is empty; give one, or leave it out")
+        name, equals, value = argument.partition("=")
+        if name.startswith("--") and equals and not value.strip():
+            raise ValueError(f"the value of {name} is empty; give one, or leave it out")
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Print a refusal of the block on the error stream and end the command."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # nobody reads on, as in `prerank datasets | head -1`
+            raise
+        text = _of_the_system(error)
+    except (ValueError, ImportError) as error:
+        text = str(error)
+    else:
+        return
+    shown = escape(" ".join(text.splitlines()))
+    Console(stderr=True).print(f"[red]{shown}[/]", highlight=False, soft_wrap=True)
+    raise typer.Exit(2)
+
+
+def _of_the_system(error: OSError) -> str:
+    if error.errno is None:
+        return str(error)
+    what = "the output" if error.filename is None else os.fspath(error.filename)
+    remedy = _REMEDIES.get(error.errno, "check it, or give another place")
+    return f"{what} cannot be used: {os.strerror(error.errno)}; {remedy}"

@@ -1,0 +1,69 @@
+"""The command line starts at once: help and version need nothing that computes."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import prerank
+
+HEAVY = {"torch", "numpy", "pandas", "scipy", "sklearn", "matplotlib", "pyarrow", "safetensors", "dask"}
+LIGHT = [
+    ["--help"],
+    ["--version"],
+    [],
+    *([name, "--help"] for name in ("benchmark", "demo", "datasets", "report", "simulate")),
+    ["datasets", "fetch", "--help"],
+    ["datasets", "show", "--help"],
+    ["benchmark", "--datasets", ""],
+]
+CODE = """
+import json, sys
+sys.argv = ["prerank", *json.loads(sys.argv[1])]
+from prerank.cli import main
+try:
+    main()
+finally:
+    print("\\n" + json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", CODE, json.dumps(arguments)], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
+def test_nothing_heavy_is_imported(arguments):
+    done = run(*arguments)
+    assert done.returncode in (0, 2), done.stderr
+    imported = set(json.loads(done.stdout.splitlines()[-1]))
+    assert "prerank" in imported
+    assert not HEAVY & imported
+
+
+def test_what_computes_is_noticed_by_the_test_above():
+    done = run("datasets", "show", "nowhere")
+    assert HEAVY & set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_the_version_is_that_of_the_package_and_of_its_metadata():
+    done = run("--version")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0] == f"prerank {prerank.__version__}"
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.search(r'^version = "(.+)"$', project, re.MULTILINE)[1] == prerank.__version__
+
+
+def test_the_startup_benchmark_tells_all_it_measures(benchmark_script):
+    found = benchmark_script("startup").measure(1)
+    assert list(found) == [
+        "python -c pass",
+        "import prerank",
+        "prerank --version",
+        "prerank --help",
+        "prerank benchmark --help",
+    ]
+    assert all(value > 0 for value in found.values())

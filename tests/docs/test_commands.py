@@ -1,0 +1,277 @@
+"""Every command that a page tells its reader to type is run from an empty folder, or listed here with a reason."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from prerank.cli.main import app
+from prerank.studies.benchmark.run import Summary
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+SPAN = re.compile(r"`([^`]+)`")
+PROGRAMS = {
+    "prerank",
+    "make",
+    "pip",
+    "python",
+    "python3",
+    "dask",
+    "pytest",
+    "ruff",
+    "mypy",
+    "mkdocs",
+    "git",
+    "cd",
+    "export",
+}
+
+SMALL = "--preranks location --max-epochs 1 --replicates 19"
+
+
+class How(NamedTuple):
+    """What is run in place of a command (None: nothing), why, what it must leave in its folder, and if all work is done."""
+
+    instead: str | None
+    why: str
+    leaves: str = ""
+    works: bool = True
+
+
+AS_IT_STANDS = {
+    "prerank --help": "",
+    "prerank --version": "",
+    "prerank datasets": "",
+    "prerank simulate marginal": "prerank-simulations/marginal.png",
+}
+"""Commands that are run as they stand, and what each must leave in its folder."""
+
+OTHERWISE = {
+    "prerank demo": How("prerank demo --rows 200 --fresh 200", "3,000 rows", "prerank-demo/demonstration.png"),
+    "prerank COMMAND --help": How("prerank simulate --help", "a place holder"),
+    "prerank simulate": How("prerank simulate --help", "the name of a command"),
+    "prerank simulate 1": How("prerank simulate 1", "run in small by test_simulate_command.py", works=False),
+    "prerank simulate 2": How("prerank simulate 2", "as Simulation 1, with another law", works=False),
+    "prerank simulate power": How("prerank simulate power", "run in small by test_simulate_command.py", works=False),
+    "prerank simulate 1 --full": How("prerank simulate 1 --full", "takes half a minute", works=False),
+    "prerank simulate 2 --full": How("prerank simulate 2 --full", "takes a minute", works=False),
+    "prerank simulate power --full": How("prerank simulate power --full", "takes minutes", works=False),
+    "prerank benchmark": How("prerank benchmark --help", "the name of a command"),
+    "prerank benchmark --quick --out trial": How(
+        f"prerank benchmark --quick {SMALL} --out trial", "run whole by test_benchmark_command.py", "trial/grid.json"
+    ),
+    "prerank benchmark --device cuda --joint --out results": How(
+        f"prerank benchmark --quick {SMALL} --device cpu --joint --out results",
+        "needs a GPU, and hours",
+        "results/fleets",
+    ),
+    "prerank benchmark --datasets households,air --preranks PCA,HDR --strengths 1,10 --seeds 0,42 --out part": How(
+        "prerank benchmark --datasets households,air --preranks PCA,HDR --strengths 1,10 --seeds 0,42 --out part",
+        "downloads, and trains for minutes",
+        works=False,
+    ),
+    "prerank benchmark --executor dask --workers 4 --out results": How(
+        "prerank benchmark --datasets air --executor dask --workers 4 --out results", "starts a cluster", works=False
+    ),
+    "prerank benchmark --executor dask --scheduler tcp://192.0.2.1:8786 --out results": How(
+        "prerank benchmark --datasets air --executor dask --scheduler tcp://192.0.2.1:8786 --out results",
+        "needs a cluster",
+        works=False,
+    ),
+    "prerank report": How("prerank report --help", "the name of a command"),
+    "prerank report DIR": How("prerank report --help", "a place holder"),
+    "prerank report trial": How("prerank report trial", "", "trial/report/index.md"),
+    "prerank datasets fetch NAME": How(None, "downloads; tests/data does it from a server of its own"),
+    "prerank datasets show NAME": How("prerank datasets show diabetes", "a place holder", "diabetes-targets.png"),
+    "pip install .": How(None, "installs, and needs the network"),
+    "pip install 'prerank[dask]'": How(None, "installs, and needs the network"),
+    "dask worker --nthreads 1": How(None, "needs a scheduler"),
+    "python benchmarks/simulations.py": How(None, "takes minutes"),
+}
+
+
+class Command(NamedTuple):
+    text: str
+    shown: str | None = None  # the output that the page shows
+
+
+def commands(text: str) -> list[Command]:
+    """What a page tells its reader to type: in blocks of shell or text, and in the text itself."""
+    found: list[tuple[int, Command]] = []
+    end = -1
+    for block in FENCE.finditer(text):
+        language, body = block[1], re.sub(r" *\\\n *", " ", block[2])
+        follows_code = end >= 0 and not text[end : block.start()].strip()  # then it is the output of that code
+        if language == "python":
+            end = block.end()
+        elif language == "console":
+            for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+                line, _, shown = part.partition("\n")
+                found += [(block.start(), Command(one, shown)) for one in _typed(line)]
+        elif not (language == "text" and follows_code):
+            is_shell = language in ("bash", "sh", "shell")
+            lines = [line for line in body.splitlines() if line.strip() and not line.startswith("#")]
+            found += [
+                (block.start(), Command(one)) for line in lines for one in _typed(line) if is_shell or _known(one)
+            ]
+    # fences become blanks, so that places stay what they were
+    prose = FENCE.sub(lambda block: " " * len(block[0]), text)
+    for span in SPAN.finditer(prose):
+        one = " ".join(span[1].split())
+        if _known(one) and " " in one:
+            found.append((span.start(), Command(one)))
+    return [command for _, command in sorted(found, key=lambda item: item[0])]
+
+
+def _typed(line: str) -> list[str]:
+    """The commands of a line, without what is said about them after two spaces or a hash."""
+    return [one.strip() for one in re.split(r"\s{2,}|\s#", line.strip())[0].split("&&")]
+
+
+def _known(text: str) -> bool:
+    return text.split()[0] in PROGRAMS if text.split() else False
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def how(command: str) -> How | None:
+    if command in AS_IT_STANDS:
+        return How(command, "", AS_IT_STANDS[command])
+    return OTHERWISE.get(command)
+
+
+TOLD = {page: commands(page.read_text(encoding="utf-8")) for page in PAGES}
+WITH_COMMANDS = [page for page, told in TOLD.items() if told]
+RUN = [page for page, told in TOLD.items() if any((known := how(one.text)) and known.instead for one in told)]
+
+
+def test_commands_are_found_wherever_a_page_has_them():
+    page = """Type `make test`, or `prerank
+report DIR`. `make` and `prerank.data` are names.
+
+```python
+run()
+```
+
+```text
+make believe that this is output
+```
+
+```text
+prerank demo      what it does
+grid.json         no command
+```
+
+```bash
+cd folder && unheard-of --flag   # why
+prerank benchmark \\
+  --quick
+```
+
+```console
+$ prerank --version   # which
+prerank 1.2.3
+$ prerank demo
+```
+"""
+    assert [(one.text, one.shown) for one in commands(page)] == [
+        ("make test", None),
+        ("prerank report DIR", None),
+        ("prerank demo", None),
+        ("cd folder", None),
+        ("unheard-of --flag", None),
+        ("prerank benchmark --quick", None),
+        ("prerank --version", "prerank 1.2.3\n"),
+        ("prerank demo", ""),
+    ]
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=named)
+def test_every_command_is_run_or_listed_with_a_reason(page):
+    unknown = [one.text for one in TOLD[page] if not one.text.startswith("make ") and how(one.text) is None]
+    assert not unknown, f"{named(page)} has {unknown}; run them here, or say why not"
+
+
+def test_the_lists_name_only_commands_that_a_page_has():
+    told = {one.text for commands in TOLD.values() for one in commands}
+    assert told >= set(AS_IT_STANDS) | set(OTHERWISE)
+    assert not set(AS_IT_STANDS) & set(OTHERWISE)
+
+
+@pytest.fixture(scope="module")
+def after(tmp_path_factory) -> Callable[[tuple[How, ...]], tuple[Path, str]]:
+    """The folder and the last output after commands that are run one after the other from an empty folder.
+
+    What several pages begin with is run once.
+    """
+
+    @cache
+    def state(done: tuple[How, ...]) -> tuple[Path, str]:
+        folder = tmp_path_factory.mktemp("reader")
+        if not done:
+            return folder, ""
+        shutil.copytree(state(done[:-1])[0], folder, dirs_exist_ok=True)
+        return folder, run(done[-1], folder, tmp_path_factory.mktemp("cache"))
+
+    return state
+
+
+def run(known: How, folder: Path, empty: Path) -> str:
+    """Run a command in a folder; it must end well."""
+    assert known.instead is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("COLUMNS", "100")
+        patch.setenv("PRERANK_CACHE", str(empty))
+        patch.delenv("PRERANK_DATA", raising=False)
+        if not known.works:  # the command reads its options and prepares; what takes long is left out
+            patch.setattr("prerank.studies.benchmark.run.run_benchmark", lambda *_, **__: Summary(0, 0, []))
+            for study in ("simulation_study", "power_study"):
+                patch.setattr(f"prerank.cli.study.{study}", lambda *_: [])
+        result = CliRunner().invoke(app, shlex.split(known.instead)[1:])
+    assert result.exit_code == 0, f"{known.instead}: {result.output}"
+    return result.output
+
+
+@pytest.mark.parametrize("page", RUN, ids=named)
+def test_commands_run_in_order_from_an_empty_folder(page, after, assert_same_text):
+    done: tuple[How, ...] = ()
+    for one in TOLD[page]:
+        known = how(one.text)
+        if known is None or known.instead is None:
+            continue
+        done = (*done, known)
+        folder, printed = after(done)
+        assert (folder / known.leaves).exists(), f"{known.instead} leaves no {known.leaves}"
+        if one.shown:
+            assert_same_text(printed, one.shown, f"{named(page)}, {one.text}")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+@pytest.mark.parametrize(
+    "command", sorted({o.text for told in TOLD.values() for o in told if o.text.startswith("make ")})
+)
+def test_make_knows_every_target_that_a_page_names(command):
+    """They install, test for minutes or serve pages, so that make only says what it would do."""
+    planned = subprocess.run([*shlex.split(command), "--dry-run"], cwd=ROOT, capture_output=True, text=True)
+    assert planned.returncode == 0, planned.stderr
+
+
+def test_what_is_not_run_names_things_that_exist():
+    extras = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.optional-dependencies]")[2]
+    for command in OTHERWISE:
+        for extra in re.findall(r"prerank\[(\w+)\]", command):
+            assert f"\n{extra} = " in extras, f"{command}: there is no such extra"
+        for script in re.findall(r"^python (\S+\.py)", command):
+            assert (ROOT / script).exists(), f"{command}: there is no such script"
