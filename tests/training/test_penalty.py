@@ -192,6 +192,51 @@ def test_silent_zero_gradients_are_refused():
         PublishedPenalty(Location())(mixture, y)
 
 
+@pytest.mark.parametrize(
+    ("preranks", "ranks", "learns"),
+    [
+        ((Marginal(), Location(), PCA(), Contrast()), False, False),  # closed forms
+        (Scale(), True, False),
+        ((Location(), Dependency()), True, False),
+        (HDR(), True, False),
+        (Copula(), True, True),
+        ((Copula(), Location()), True, True),
+    ],
+)
+def test_random_numbers_are_asked_for_only_where_they_are_used(preranks, ranks, learns):
+    penalty = PreRankPenalty(preranks, n_draws=12)
+    law = GaussianMixture(*parameters(cases=5)[:3])
+    shape = (5, 12, 3)
+    assert penalty.noise_shapes(law, 5) == (shape if ranks else None, shape if learns else None)
+    # what is asked for is enough, and given in place of the keyed numbers it decides the value
+    y = parameters(cases=5)[3]
+    noise, others = noise_for(penalty, law, 5), noise_for(penalty, law, 5, seed=2)
+    value = penalty(law, y, seed=1, noise=noise)
+    assert penalty(law, y, seed=2, noise=noise) == value
+    assert (penalty(law, y, noise=others) != value) == ranks
+    if learns:
+        assert penalty(law, y, noise=(noise[0], others[1])) != value
+
+
+def test_a_penalty_in_single_precision_stays_there_whatever_torchs_default():
+    logits, loc, factor, y = (part.float() for part in parameters(cases=5))
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        value = PreRankPenalty(tuple(SEVEN), n_draws=12)(GaussianMixture(logits, loc, factor), y)
+    finally:
+        torch.set_default_dtype(before)
+    assert value.dtype == torch.float32
+
+
+def test_settings_are_the_papers_unless_said_otherwise():
+    penalty = PreRankPenalty(Location())
+    assert (penalty.temperature, penalty.n_levels, penalty.power, penalty.n_draws) == (100.0, 100, 1, 100)
+    assert (penalty.rank.temperature, penalty.rank.relative) == (100.0, True)
+    smallest = PreRankPenalty(Location(), temperature=1e-3, n_levels=2, power=1, n_draws=2)
+    assert (smallest.n_levels, smallest.n_draws) == (2, 2)
+
+
 @dataclass(frozen=True)
 class Watched(Copula):
     """A copula that tells which points it learnt from and which it was asked to project."""
