@@ -100,9 +100,8 @@ WHOLE = (
 class LeaveOutKeyword(Operator):
     """f(x, keyword=value) becomes f(x)."""
 
-    def mutation_positions(self, node: Any) -> Iterator[tuple[Any, Any]]:
-        for argument in self._keywords(node):
-            yield argument.start_pos, argument.end_pos
+    def mutation_positions(self, node: Any) -> list[tuple[Any, Any]]:  # a list: the node is mutated while it is read
+        return [(argument.start_pos, argument.end_pos) for argument in self._keywords(node)]
 
     def mutate(self, node: Any, index: int) -> Any:
         unwanted = self._keywords(node)[index]
@@ -156,9 +155,8 @@ class LeaveOutMethod(Operator):
         *("dropna", "fillna", "lower", "sort", "sort_index", "sort_values", "strip"),
     )
 
-    def mutation_positions(self, node: Any) -> Iterator[tuple[Any, Any]]:
-        for place in self._places(node):
-            yield node.children[place].start_pos, node.children[place + 1].end_pos
+    def mutation_positions(self, node: Any) -> list[tuple[Any, Any]]:
+        return [(node.children[place].start_pos, node.children[place + 1].end_pos) for place in self._places(node)]
 
     def mutate(self, node: Any, index: int) -> Any:
         place = self._places(node)[index]
@@ -182,6 +180,7 @@ class LeaveOutMethod(Operator):
         return (Example("x.detach()", "x"),)
 
 
+@functools.cache
 def operators() -> dict[str, Operator]:
     chosen = [f"{kind}_{change}" for kind, changes in NEAREST.items() for change in changes.split()]
     known = {name: plugins.get_operator(f"core/{name}")() for name in (*chosen, *WHOLE)}
@@ -189,6 +188,7 @@ def operators() -> dict[str, Operator]:
 
 
 Position = tuple[int, int]
+BROKEN = 70  # the exit status of a job that failed by itself
 
 
 @dataclass(frozen=True)
@@ -263,9 +263,11 @@ def _spared(source: str) -> list[tuple[Position, Position]]:
 
     tree = ast.parse(source)
     spared: list[ast.AST] = []
-    for item in tree.body:  # Forecast = Ensemble | Distribution
+    for item in tree.body:  # Forecast = Ensemble | Distribution; ELEMENTS_ON_GPU = ...
         name = item.targets[0] if isinstance(item, ast.Assign) else None
-        if isinstance(name, ast.Name) and name.id[0].isupper() and not name.id.isupper():
+        if isinstance(name, ast.Name) and (
+            name.id.endswith("_GPU") or (name.id[0].isupper() and not name.id.isupper())
+        ):
             spared.append(item)
     for node in ast.walk(tree):
         protocol = isinstance(node, ast.ClassDef) and any(getattr(base, "id", "") == "Protocol" for base in node.bases)
@@ -280,7 +282,7 @@ def _spared(source: str) -> list[tuple[Position, Position]]:
             # the branch, and the question: on a CPU its other conditions decide nothing
             denied = "not has_kernel" in ast.unparse(node.test)
             spared += [node.test] if denied else [node.test, *node.body]
-        elif isinstance(node, ast.Assign) and (_asks_for_gpu(node.value) or "GPU" in ast.unparse(node.targets[0])):
+        elif isinstance(node, ast.Assign | ast.Return) and node.value and _asks_for_gpu(node.value):
             spared.append(node)
     return [span(node) for node in spared]
 
@@ -380,7 +382,7 @@ def _forked(job: Job, copy: Path) -> int:
     child = os.fork()
     if child:
         return child
-    status = 70
+    status = BROKEN
     try:
         os.setsid()  # a group of its own, so that whatever a test starts ends with it
         with open(copy / "log.txt", "wb", buffering=0) as log:
@@ -502,12 +504,20 @@ def record_coverage(folder: str, copy: Path) -> int:
 class InOrder:
     """Only the tests wanted, in their order; remembers the first that failed."""
 
-    def __init__(self, wanted: list[str], told: Path) -> None:
+    def __init__(self, wanted: list[str], everything: set[str], told: Path) -> None:
         self.place = {name: place for place, name in enumerate(wanted)}
+        self.functions = {name.split("[")[0] for name in wanted}
+        self.everything = everything
         self.told = told
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items[:] = sorted((item for item in items if item.nodeid in self.place), key=lambda i: self.place[i.nodeid])
+        # a mutant may change what a test is parametrised with, and so its name: such a test is run, at the end
+        last = len(self.place)
+        kept = [item for item in items if item.nodeid in self.place or self._renamed(item.nodeid)]
+        items[:] = sorted(kept, key=lambda item: self.place.get(item.nodeid, last))
+
+    def _renamed(self, name: str) -> bool:
+        return name not in self.everything and name.split("[")[0] in self.functions
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
@@ -519,6 +529,7 @@ class Coverage:
 
     def __init__(self, folders: dict[str, dict[str, Any]]) -> None:
         self.folders = folders
+        self.everything = {name for record in folders.values() for name in record["tests"]}
 
     def tests(self, mutant: Mutant) -> list[tuple[str, float]]:
         first, last = _statement(ROOT / "src" / "prerank" / mutant.path, mutant.line)
@@ -581,7 +592,7 @@ def _not_used(record: dict[str, Any]) -> str:
     return f"{len(record['failed'])} skipped or failed without a mutant, and not used"
 
 
-def mutant_job(mutant: Mutant, tests: list[tuple[str, float]]) -> Job:
+def mutant_job(mutant: Mutant, tests: list[tuple[str, float]], everything: set[str]) -> Job:
     names = [name for name, _ in tests]
 
     def prepare(copy: Path) -> None:
@@ -597,7 +608,7 @@ def mutant_job(mutant: Mutant, tests: list[tuple[str, float]]) -> Job:
 
     def run(copy: Path) -> int:
         files = sorted({name.split("::")[0] for name in names})
-        return _pytest(["-x", *files], InOrder(names, copy / "killer.txt"))
+        return _pytest(["-x", *files], InOrder(names, everything, copy / "killer.txt"))
 
     return Job(mutant.key, prepare, run, 60.0 + 5 * sum(seconds for _, seconds in tests))
 
@@ -631,15 +642,17 @@ def run_mutants(
     for mutant in waiting:
         if not tests[mutant.key]:
             write(mutant, "survived", 0.0, None)
-    jobs = (mutant_job(mutant, tests[mutant.key]) for mutant in waiting if tests[mutant.key])
+    jobs = (mutant_job(mutant, tests[mutant.key], coverage.everything) for mutant in waiting if tests[mutant.key])
     started = time.monotonic()
     for count, (job, copy, status, took) in enumerate(in_copies(jobs, copies), 1):
         mutant = named[job.name]
         killer = copy / "killer.txt"
         by = killer.read_text() if killer.exists() else None
-        if status not in (None, 0, 1, 2) or (status == 1 and by is None):
-            by = f"status {status}: {(copy / 'log.txt').read_text()[-300:]}"  # a crash, or no test could be collected
-        outcome = {None: "timed out", 0: "survived"}.get(status, "killed")
+        if status == BROKEN:
+            raise SystemExit(f"a mutant could not be run:\n{(copy / 'log.txt').read_text()[-3000:]}")
+        if status not in (None, 0, 5) and by is None:  # it could not even be imported, or it crashed
+            by = f"status {status}: {(copy / 'log.txt').read_text()[-300:]}"
+        outcome = {None: "timed out", 0: "survived", 5: "survived"}.get(status, "killed")  # 5: no test left to run
         write(mutant, outcome, took, by)
         if sys.stdout.isatty() or count % 20 == 0:
             print(f"{count} run in {time.monotonic() - started:.0f} s", flush=True)
