@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check format docs clean
+.PHONY: setup demo test mutants check format docs clean
 
 setup: $(STAMP)
 
@@ -19,6 +19,11 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 	$(BIN)/python -m pytest --doctest-modules src/prerank -q
+
+# Would the tests notice a fault? 400 mutants, half an hour; ARGS="--changed HEAD~3" or "--only scores" for less.
+mutants: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
+	$(BIN)/python benchmarks/mutants.py $(ARGS)
 
 check: setup
 	$(BIN)/ruff check .

@@ -166,3 +166,31 @@ def test_own_files_are_refused_with_advice(tmp_path: Path) -> None:
     assert load_file(path, targets=["y"], dtype=np.float64).y.max() == 39e300
     with pytest.raises(DataError, match=r"write targets=\['y'\]"):
         load_file(path, targets="y")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+def test_empty_text_is_a_missing_value_in_every_kind_of_text(kind: pa.DataType) -> None:
+    words = pa.array(["red", "blue", "", *["red", "blue"] * 18, "red"], type=kind)
+    cleaned = clean(pa.table({"steady": [i / 3 for i in range(N)], "colour": words}), TARGET)
+    assert cleaned.features.column_names == ["steady", "colour=blue", "colour=red"]
+    assert cleaned.features.num_rows == N - 1
+    assert cleaned.log == ("1 of 40 rows left out: a missing feature in 'colour'",)
+
+
+@pytest.mark.parametrize(("gaps", "listed"), [(6, "'x0', 'x1', 'x2', 'x3', 'x4', 'x5'"), (7, "'x5', ...")])
+def test_a_row_stays_only_if_every_column_has_a_value_there(gaps: int, listed: str) -> None:
+    """Column k misses row k: as many rows go as there are columns with a gap, and the first six columns are named."""
+    columns = {f"x{k}": [None if i == k else i / (k + 2) for i in range(N)] for k in range(gaps)}
+    cleaned = clean(pa.table({"steady": [i / 3 for i in range(N)], **columns}), TARGET)
+    assert cleaned.features["steady"].to_pylist() == [i / 3 for i in range(gaps, N)]
+    assert cleaned.targets["y"].to_pylist() == [i / 7 for i in range(gaps, N)]
+    (line,) = cleaned.log
+    assert line.startswith(f"{gaps} of 40 rows left out: a missing feature in 'x0', ")
+    assert line.endswith(listed)
+
+
+def test_a_cleaned_table_is_itself_and_no_other() -> None:
+    table = pa.table({"x": [i / 3 for i in range(N)]})
+    one, other = clean(table, TARGET), clean(table, TARGET)
+    assert one != other
+    assert len({one, other}) == 2

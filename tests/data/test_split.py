@@ -1,5 +1,6 @@
 """A seed means one split on every machine; no row is in two parts; statistics see the training part alone."""
 
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -137,3 +138,51 @@ def test_the_published_order_is_that_of_torch_random_split():
     assert order.tolist() == [row for part in parts for row in part.indices]
     table = Table.of(np.arange(1060.0)[:, None], np.arange(2120.0).reshape(1060, 2))
     assert split(table, 42, order=published_order).test.rows.tolist() == list(parts[3].indices)
+
+
+def test_a_split_and_its_parts_are_themselves_and_no_others() -> None:
+    """Arrays have no single truth value, so comparing contents would fail."""
+    one, other = split(example(), seed=0), split(example(), seed=0)
+    assert one != other
+    assert one.train != other.train
+    assert len({one, other, one.train, other.train}) == 4
+
+
+def test_a_part_is_as_long_as_its_rows_and_knows_them() -> None:
+    table = example()
+    found = split(table, seed=3)
+    for part, size in zip((found.train, found.validation, found.calibration, found.test), found.sizes, strict=True):
+        assert len(part) == size == len(part.x) == len(part.y)
+        np.testing.assert_allclose(found.x_scaler.inverse(part.x), table.x[part.rows], rtol=1e-12)
+        np.testing.assert_allclose(found.y_scaler.inverse(part.y), table.y[part.rows], rtol=1e-12)
+    assert found.seed == 3
+
+
+def test_the_smallest_tables_that_can_be_split() -> None:
+    """Two training rows and one to test on are enough; one row fewer of either is not."""
+    protocol = SplitProtocol(Fraction(2, 3), Fraction(0), Fraction(0))
+    assert split(example(3), 0, protocol).sizes == (2, 0, 0, 1)
+    with pytest.raises(DataError, match="2 cases split into 1 training and 1 test rows"):
+        split(example(2), 0, protocol)
+    with pytest.raises(DataError, match="1 cases split into 0 training and 1 test rows"):
+        split(example(1), 0, protocol)
+
+
+def test_shares_may_be_zero_but_must_leave_something_to_test_on() -> None:
+    assert SplitProtocol(Fraction(1, 2), Fraction(0), Fraction(0)).sizes(10) == (5, 0, 0, 5)
+    for shares in ((Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)), (Fraction(1, 2), Fraction(-1, 4), Fraction(0))):
+        with pytest.raises(DataError, match="must leave rows for the test part"):
+            SplitProtocol(*shares)
+
+
+def test_a_full_calibration_part_is_not_over_the_cap() -> None:
+    """At 3/10 of 20 rows and a cap of 6 there is no surplus; at a cap of 3 the other three share it equally."""
+    assert SplitProtocol(calibration_cap=6).sizes(20) == (8, 2, 6, 4)
+    assert SplitProtocol(calibration_cap=3).sizes(20) == (9, 3, 3, 5)
+    assert SplitProtocol(calibration_cap=None).sizes(20_000) == (8_000, 2_000, 6_000, 4_000)
+
+
+def test_the_order_does_not_depend_on_how_many_rows_are_hashed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = keyed_order(50, 1)
+    monkeypatch.setattr(sys.modules["prerank.data.split"], "_CHUNK", 7)  # the package has a function of that name
+    assert keyed_order(50, 1).tolist() == whole.tolist()

@@ -1,5 +1,7 @@
 """The penalty: calibrated at the truth, correct gradients, at home in anybody's loop, and clear about what it refuses."""
 
+from dataclasses import dataclass, field
+
 import pytest
 import torch
 from torch import nn
@@ -16,7 +18,9 @@ from prerank.calibration import (
     SmoothRank,
     paper_preranks,
     pce,
+    smooth_pit,
 )
+from prerank.calibration.projection import PointwiseProjection
 from prerank.forecast import Ensemble, GaussianMixture
 from prerank.models import MixtureNetwork
 from prerank.training import PreRankPenalty, PublishedPenalty
@@ -97,6 +101,7 @@ def test_the_published_penalty_has_gradients_too(prerank):
     inputs = [tensor.clone().requires_grad_() for tensor in (logits, loc, factor)]
     gradients = torch.autograd.grad(penalty(GaussianMixture(*inputs), y), inputs)
     assert all(gradient.isfinite().all() for gradient in gradients)
+    assert all(gradient.abs().max() > 0 for gradient in gradients)
 
 
 @pytest.mark.parametrize("weights", [(0.2, 0.2, 0.2, 0.2, 0.2), (0.96, 0.01, 0.01, 0.01, 0.01)], ids=["even", "uneven"])
@@ -158,13 +163,16 @@ def test_training_on_the_penalty_in_ones_own_loop_lowers_it(prerank):
 def test_it_takes_any_distribution_with_reparameterised_draws_and_members_with_gradients():
     loc = torch.zeros(50, 3, requires_grad=True)
     law = torch.distributions.MultivariateNormal(loc, torch.eye(3))
-    y = torch.ones(50, 3)
+    # not all targets alike: such a vector is as dependent as can be, and no small change of the forecast outranks it
+    y = 0.5 + torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     for prerank in SEVEN:
         (gradient,) = torch.autograd.grad(PreRankPenalty(prerank, n_draws=20)(law, y), loc)
         assert gradient.isfinite().all()
+        assert gradient.abs().max() > 0, prerank
         members = Ensemble(law.rsample((20,)).movedim(0, -2))
         (gradient,) = torch.autograd.grad(PreRankPenalty(prerank)(members, y), loc)
         assert gradient.isfinite().all()
+        assert gradient.abs().max() > 0, prerank
 
 
 def test_silent_zero_gradients_are_refused():
@@ -182,6 +190,103 @@ def test_silent_zero_gradients_are_refused():
         PreRankPenalty(Location())(Ensemble(members[:, :3].clone().requires_grad_()), y)
     with pytest.raises(TypeError, match=r"for a GaussianMixture, not a MixtureSameFamily"):
         PublishedPenalty(Location())(mixture, y)
+
+
+@pytest.mark.parametrize(
+    ("preranks", "ranks", "learns"),
+    [
+        ((Marginal(), Location(), PCA(), Contrast()), False, False),  # closed forms
+        (Scale(), True, False),
+        ((Location(), Dependency()), True, False),
+        (HDR(), True, False),
+        (Copula(), True, True),
+        ((Copula(), Location()), True, True),
+    ],
+)
+def test_random_numbers_are_asked_for_only_where_they_are_used(preranks, ranks, learns):
+    penalty = PreRankPenalty(preranks, n_draws=12)
+    law = GaussianMixture(*parameters(cases=5)[:3])
+    shape = (5, 12, 3)
+    assert penalty.noise_shapes(law, 5) == (shape if ranks else None, shape if learns else None)
+    # what is asked for is enough, and given in place of the keyed numbers it decides the value
+    y = parameters(cases=5)[3]
+    noise, others = noise_for(penalty, law, 5), noise_for(penalty, law, 5, seed=2)
+    value = penalty(law, y, seed=1, noise=noise)
+    assert penalty(law, y, seed=2, noise=noise) == value
+    assert (penalty(law, y, noise=others) != value) == ranks
+    if learns:
+        assert penalty(law, y, noise=(noise[0], others[1])) != value
+
+
+def test_a_penalty_in_single_precision_stays_there_whatever_torchs_default():
+    logits, loc, factor, y = (part.float() for part in parameters(cases=5))
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        value = PreRankPenalty(tuple(SEVEN), n_draws=12)(GaussianMixture(logits, loc, factor), y)
+    finally:
+        torch.set_default_dtype(before)
+    assert value.dtype == torch.float32
+
+
+def test_settings_are_the_papers_unless_said_otherwise():
+    penalty = PreRankPenalty(Location())
+    assert (penalty.temperature, penalty.n_levels, penalty.power, penalty.n_draws) == (100.0, 100, 1, 100)
+    assert (penalty.rank.temperature, penalty.rank.relative) == (100.0, True)
+    smallest = PreRankPenalty(Location(), temperature=1e-3, n_levels=2, power=1, n_draws=2)
+    assert (smallest.n_levels, smallest.n_draws) == (2, 2)
+
+
+@dataclass(frozen=True)
+class Watched(Copula):
+    """A copula that tells which points it learnt from and which it was asked to project."""
+
+    learnt: list = field(default_factory=list, compare=False)
+    ranked: list = field(default_factory=list, compare=False)
+
+    def given(self, law, seed=0, temperature=None, case_ids=None):
+        projection = super().given(law, seed, temperature, case_ids)
+        self.learnt.append(law.members.detach())
+
+        def watched(points):
+            self.ranked.append(points[..., 1:, :].detach())  # the observation comes first
+            return projection(points)
+
+        return PointwiseProjection(watched, projection.names)
+
+
+def forecasts_to_learn_from():
+    logits, loc, factor, _ = parameters(cases=6)
+    normals = torch.distributions.MultivariateNormal(loc[:, 0].clone().requires_grad_(), scale_tril=factor[:, 0])
+    members = torch.randn(6, 21, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64).requires_grad_()
+    return {"mixture": GaussianMixture(logits, loc, factor), "another law": normals, "members": Ensemble(members)}
+
+
+@pytest.mark.parametrize("kind", ["mixture", "another law", "members"])
+def test_a_prerank_never_learns_from_the_draws_that_it_ranks(kind):
+    """Decision 2, in training: a draw that shaped its own projection is not exchangeable with the observation."""
+    forecast, y = forecasts_to_learn_from()[kind], parameters(cases=6)[3]
+    watched = Watched()
+    PreRankPenalty((Scale(), watched), n_draws=10)(forecast, y, seed=1, step=2)
+    (learnt,), (ranked,) = watched.learnt, watched.ranked
+    assert (ranked.shape, learnt.shape) == ((6, 10, 3), (6, 11 if kind == "members" else 10, 3))
+    # points of continuous laws: a coordinate that occurs on both sides is the same draw
+    assert not torch.isin(learnt, ranked).any()
+    if kind == "members":  # between them the two halves are everybody
+        together = torch.cat([ranked, learnt], -2)
+        torch.testing.assert_close(together, forecast.members.detach(), rtol=0, atol=0)
+
+
+def test_members_are_halved_with_their_weights():
+    """The first half is ranked: a member without weight there counts for nothing."""
+    generator = torch.Generator().manual_seed(2)
+    members = torch.randn(6, 8, 3, generator=generator, dtype=torch.float64).requires_grad_()
+    weights = torch.rand(6, 8, generator=generator, dtype=torch.float64)
+    weights[:, 3] = 0.0
+    y = torch.zeros(6, 3, dtype=torch.float64)
+    (pit,) = PreRankPenalty(Scale()).pits(Ensemble(members, weights), y)
+    few = Ensemble(members[:, :3], weights[:, :3])
+    torch.testing.assert_close(pit, smooth_pit(Scale().given(few), few, y, SmoothRank()), rtol=0, atol=1e-12)
 
 
 def test_what_is_not_a_prerank_or_a_sound_setting_is_refused():

@@ -1,5 +1,8 @@
 """The rule that chooses a strength, as a function of a table, and a whole tuning."""
 
+import sys
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 import torch
@@ -7,7 +10,9 @@ import torch
 from prerank.calibration import Location, Scale, pce, projected_pit
 from prerank.forecast import GaussianMixture
 from prerank.scores import energy_score
-from prerank.training import PAPER_STRENGTHS, PreRankPenalty, choose_strength, tune
+from prerank.training import PAPER_STRENGTHS, PreRankPenalty, choose_strength, fit, tune
+
+tune_module = sys.modules["prerank.training.tune"]  # the package has a function of the same name
 
 
 def table(strengths, pces, scores, seeds=(0,)):
@@ -67,6 +72,24 @@ def test_parsimony_takes_the_smallest_strength_that_cannot_be_told_from_the_best
     assert choose_strength(rows[rows.seed == 0], parsimonious=True) == 10.0  # one seed cannot tell, so the best stays
 
 
+@pytest.mark.parametrize(
+    ("t", "chosen"),
+    [
+        (2.8, 0.0),  # a difference of this many standard errors is chance at 5 %
+        (3.0, 1.0),  # and this is not, by a one-sided test; a two-sided one would want 4.3
+        (4.2, 1.0),
+    ],
+)
+def test_parsimony_asks_a_one_sided_question(t, chosen):
+    """Three seeds, two degrees of freedom: the 95 % quantile of Student's t is 2.92, the 97.5 % one 4.30."""
+    differences = [0.01 * (1 + step * 3**0.5 / t) for step in (-1, 0, 1)]  # mean 0.01, deviation 0.01 sqrt(3) / t
+    rows = pd.DataFrame(
+        {"strength": [0.0] * 3 + [1.0] * 3, "seed": [0, 1, 2] * 2, "pce": [0.02 + d for d in differences] + [0.02] * 3}
+    ).assign(score=1.0)
+    assert choose_strength(rows) == 1.0
+    assert choose_strength(rows, parsimonious=True) == chosen
+
+
 def test_tables_that_cannot_be_judged_are_refused():
     good = table((0, 1), (0.1, 0.1), (1.0, 1.0))
     with pytest.raises(ValueError, match=r"lacks the columns \['score'\]; it has \['strength', 'seed', 'pce'\]"):
@@ -112,3 +135,18 @@ def test_a_model_that_never_trained_is_left_out_of_the_table(tiny, small):
     tuned = tune(PreRankPenalty(Location()), data, strengths=(1.0,), seeds=(0, 1), options=small())
     assert tuned.table.seed.tolist() == [0, 0]
     assert tuned.fleet.diverged.tolist() == [False, True, False, True]
+
+
+def test_a_model_that_diverged_after_it_had_learnt_something_keeps_its_place_in_the_table(tiny, small, monkeypatch):
+    """Its best weights are from before, and as good as those of any model that was stopped early."""
+    fitted = []
+
+    def fit_and_blow_up(*given):
+        fitted.append(fit(*given))
+        return replace(fitted[0], diverged=torch.tensor([False, True, False]))
+
+    monkeypatch.setattr(tune_module, "fit", fit_and_blow_up)
+    data = tiny(dtype=torch.float32)
+    tuned = tune(PreRankPenalty(Location()), data, strengths=(0.0, 1.0, 5.0), options=small())
+    assert fitted[0].best_score.isfinite().all()
+    assert tuned.table.strength.tolist() == [0.0, 1.0, 5.0]

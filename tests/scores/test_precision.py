@@ -1,0 +1,88 @@
+"""Type and shape of a score follow the input, whatever torch's defaults are."""
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import MultivariateNormal
+
+from prerank.forecast import Ensemble
+from prerank.forecast.chunks import at_once
+from prerank.scores import Fair, Paper, TwoSets, crps, energy_score, nll, variogram_score
+
+SCORES = [energy_score, variogram_score, crps]
+
+
+@pytest.fixture
+def double_by_default():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.usefixtures("double_by_default")
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.__name__)
+@pytest.mark.parametrize("estimator", [Fair(), Paper(), "two sets"], ids=str)
+def test_a_score_in_single_precision_stays_there(score, estimator):
+    generator = torch.Generator().manual_seed(0)
+    y, members, others = (torch.randn(*shape, generator=generator).float() for shape in ((4, 3), (4, 6, 3), (4, 5, 3)))
+    weights = torch.rand(4, 6, generator=generator).float()
+    used = TwoSets(Ensemble(others)) if estimator == "two sets" else estimator
+    assert score(y, members, estimator=used).dtype == torch.float32
+    assert score(y, members, estimator=used, weights=weights).dtype == torch.float32
+
+
+@pytest.mark.usefixtures("double_by_default")
+def test_a_likelihood_in_single_precision_stays_there():
+    law = MultivariateNormal(torch.zeros(4, 3).float(), torch.eye(3).float())
+    assert nll(torch.zeros(4, 3).float(), law).dtype == torch.float32
+
+
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.__name__)
+def test_one_array_among_the_arguments_is_enough_to_get_an_array_back(score):
+    generator = torch.Generator().manual_seed(0)
+    y, members = torch.randn(4, 3, generator=generator), torch.randn(4, 6, 3, generator=generator)
+    weights = torch.rand(4, 6, generator=generator)
+    assert isinstance(score(y, members, weights=weights), torch.Tensor)
+    assert isinstance(score(y.numpy(), members), np.ndarray)
+    assert isinstance(score(y.tolist(), members), np.ndarray)
+    assert isinstance(score(y, members, weights=weights.numpy()), np.ndarray)
+
+
+def test_a_likelihood_of_an_array_is_an_array():
+    law = MultivariateNormal(torch.zeros(4, 3), torch.eye(3))
+    assert isinstance(nll(np.zeros((4, 3), dtype=np.float32), law), np.ndarray)
+    assert isinstance(nll(torch.zeros(4, 3), law), torch.Tensor)
+
+
+@pytest.mark.parametrize(
+    ("score", "needed"),
+    [(energy_score, 40 * 40), (variogram_score, 40 * 3), (crps, 40 * 3)],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_chunks_are_told_at_least_the_size_of_one_temporary(score, needed, monkeypatch):
+    """Pairs of members for the energy score, members and targets for the others; told less, chunks would fill the memory."""
+    told = []
+
+    def recorded(values_each, device):
+        told.append(values_each)
+        return at_once(values_each, device)
+
+    monkeypatch.setattr("prerank.scores.chunks.at_once", recorded)
+    score(torch.zeros(2, 3), torch.zeros(2, 40, 3))
+    assert [needed <= size <= 20 * needed for size in told] == [True]
+
+
+def test_a_second_set_is_not_printed_member_by_member():
+    assert str(TwoSets(Ensemble(torch.zeros(4, 5, 3)))) == "TwoSets()"
+
+
+def test_one_set_of_observations_scores_several_models():
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    loc = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64)
+    together = nll(y, MultivariateNormal(loc, torch.eye(3).double()))
+    assert together.shape == (2, 4)
+    for e in range(2):
+        alone = nll(y, MultivariateNormal(loc[e], torch.eye(3).double()))
+        np.testing.assert_allclose(together[e].numpy(), alone.numpy(), rtol=1e-13)
