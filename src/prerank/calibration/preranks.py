@@ -11,13 +11,16 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, MultivariateNormal
 
 from prerank.calibration import jacobi
 from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
+from prerank.calibration.pooling import spread_matrix
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
+from prerank.calibration.rounding import DIGITS, DIGITS_SINGLE, power_of_two_above, to_digits, to_digits_of_one
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.forecast.elementwise import blocks, total
 from prerank.gpu import has_kernels
 
 
@@ -45,6 +48,16 @@ def _like(law: Forecast) -> Tensor:
     if isinstance(law, Ensemble):
         return law.members
     return law.loc if isinstance(law, GaussianMixture) else torch.empty(0, dtype=torch.float64)
+
+
+def _unit(law: Forecast) -> Tensor | None:
+    """The power of two above the largest number of a case, (..., N, 1, 1): what linear projections are rounded by.
+
+    Only points can tie; draws of a distribution do not, and projections of a distribution have a closed form.
+    """
+    if not isinstance(law, Ensemble) or law.members.requires_grad:
+        return None
+    return power_of_two_above(law.members.double().abs().amax((-2, -1), keepdim=True))
 
 
 @dataclass(frozen=True)
@@ -82,10 +95,11 @@ class Location:
     def given(
         self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
     ) -> LinearProjection:
-        like, targets = _like(law), _n_targets(law)
-        return LinearProjection(
-            torch.full((1, targets, 1), 1.0 / targets, dtype=like.dtype, device=like.device), ("mean",)
+        like, targets, unit = _like(law), _n_targets(law), _unit(law)
+        directions = torch.full(
+            (1, targets, 1), 1.0 / targets, dtype=like.dtype if unit is None else torch.float64, device=like.device
         )
+        return LinearProjection(directions, ("mean",), unit=unit)
 
 
 @dataclass(frozen=True)
@@ -103,7 +117,7 @@ class Scale:
     ) -> PointwiseProjection:
         if _n_targets(law) == 1:
             raise ValueError("Scale() is constant (zero) for D=1 target, so its ranks would be ties; use Marginal()")
-        return PointwiseProjection(_variance, ("variance",))
+        return PointwiseProjection(lambda points: _of_targets(points, _variance), ("variance",))
 
 
 @dataclass(frozen=True)
@@ -134,14 +148,14 @@ class Dependency:
                 f"Dependency(lag={self.lag}) needs more than {self.lag} targets, got D={targets}; "
                 f"use a lag of at most {targets - 1}"
             )
-        return PointwiseProjection(self._ratio, (f"variogram lag {self.lag}",))
+        return PointwiseProjection(
+            lambda points: _of_targets(points, self._ratio, self.lag), (f"variogram lag {self.lag}",)
+        )
 
-    def _ratio(self, points: Tensor) -> Tensor:
-        if has_kernels(points):
-            return _spread_by_kernel(points, self.lag)
-        difference = points[..., self.lag :] - points[..., : -self.lag]
-        variogram = difference.square().sum(-1, keepdim=True) / (2 * difference.shape[-1])
-        variance = _variance(points)
+    def _ratio(self, y: Tensor) -> Tensor:
+        difference = y[self.lag :] - y[: -self.lag]
+        variogram = total(difference.square(), 0, overwrite=True) / (2 * len(difference))
+        variance = _variance(y)
         constant = variance == 0
         return torch.where(constant, 0.0, -variogram / torch.where(constant, 1.0, variance))
 
@@ -172,10 +186,15 @@ class PCA:
         if at_most < 1:
             raise ValueError("PCA() needs at least two points per case to find a direction, got one; use Marginal()")
         kept = min(self.n_components or targets, at_most)
+        unit = None
         with torch.set_grad_enabled(self.attached and torch.is_grad_enabled()):
-            directions = principal_directions(law.covariance_matrix)[..., :kept]  # type: ignore[union-attr]
+            if isinstance(law, Ensemble) and temperature is None and not law.members.requires_grad:
+                covariance, unit = spread_matrix(law.members, law.weights), _unit(law)
+            else:
+                covariance = law.covariance_matrix  # type: ignore[union-attr]
+            directions = principal_directions(covariance)[..., :kept]
         note = "" if kept == targets else f"{kept} of {targets} components"
-        return LinearProjection(directions, tuple(f"component {k + 1}" for k in range(kept)), note)
+        return LinearProjection(directions, tuple(f"component {k + 1}" for k in range(kept)), note, unit=unit)
 
 
 @dataclass(frozen=True)
@@ -196,10 +215,12 @@ class HDR:
             centres, weights = law.members, law.weights
             note = f"kernel density of {law.n_members} points, Scott's rule per target"
             return PointwiseProjection(
-                lambda points: log_kernel_density(points, centres, weights)[..., None], ("log density",), note
+                lambda points: _rounded(log_kernel_density(points.double(), centres, weights)).to(points),
+                ("log density",),
+                note,
             )
         note = f"log_prob of {type(law).__name__}"
-        return PointwiseProjection(lambda points: log_density(law, points)[..., None], ("log density",), note)
+        return PointwiseProjection(lambda points: _rounded(log_density(law, points)), ("log density",), note)
 
 
 @dataclass(frozen=True)
@@ -249,10 +270,12 @@ class Contrast:
         self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
     ) -> LinearProjection:
         _require_pair(self, self.i, self.j, _n_targets(law))
-        like = _like(law)
-        direction = torch.zeros(1, _n_targets(law), 1, dtype=like.dtype, device=like.device)
+        like, unit = _like(law), _unit(law)
+        direction = torch.zeros(
+            1, _n_targets(law), 1, dtype=like.dtype if unit is None else torch.float64, device=like.device
+        )
         direction[0, self.i], direction[0, self.j] = 1.0, -1.0
-        return LinearProjection(direction, (f"y{self.i + 1} - y{self.j + 1}",))
+        return LinearProjection(direction, (f"y{self.i + 1} - y{self.j + 1}",), unit=unit)
 
 
 @dataclass(frozen=True)
@@ -272,7 +295,7 @@ class SquaredDifference:
     ) -> PointwiseProjection:
         _require_pair(self, self.i, self.j, _n_targets(law))
         return PointwiseProjection(
-            lambda points: (points[..., self.i, None] - points[..., self.j, None]).square(),
+            lambda points: _of_targets(points[..., [self.i, self.j]], lambda y: (y[0] - y[1]).square()),
             (f"(y{self.i + 1} - y{self.j + 1})²",),
         )
 
@@ -314,13 +337,24 @@ def _require_pair(prerank: object, i: int, j: int, targets: int) -> None:
         raise ValueError(f"{prerank}: i and j are two different targets between 0 and {targets - 1} for D={targets}")
 
 
-def _variance(points: Tensor) -> Tensor:
-    """Variance over targets, divisor D, exactly zero where all targets are equal."""
-    if has_kernels(points):
-        return _spread_by_kernel(points, 0)
+def _of_targets(points: Tensor, function: Callable[[Tensor], Tensor], lag: int = 0) -> Tensor:
+    """A function of y (D, n) for points (..., D): (..., 1), in double precision and rounded unless gradients flow."""
+    if (function is _variance or lag) and has_kernels(points):
+        return _spread_by_kernel(points, lag)
+    if points.requires_grad:
+        return function(points.movedim(-1, 0))[..., None]
+    flat = points.reshape(-1, points.shape[-1])
+    result = torch.empty_like(flat[:, :1])
+    for _, rows in blocks(1, len(flat), 2 * flat.shape[-1], 8, flat.device):
+        result[rows, 0] = to_digits(function(flat[rows].t().contiguous().double())).to(result.dtype)
+    return result.reshape(*points.shape[:-1], 1)
+
+
+def _variance(y: Tensor) -> Tensor:
+    """Variance of (D, ...) over the first axis, divisor D, exactly zero where all targets are equal."""
     # Centred on the first target first, so that a constant vector has variance zero and not rounding noise.
-    shifted = points - points[..., :1]
-    return (shifted - shifted.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)
+    shifted = y - y[:1]
+    return total((shifted - total(shifted, 0) / len(y)).square(), 0, overwrite=True) / len(y)
 
 
 def _spread_by_kernel(points: Tensor, lag: int) -> Tensor:
@@ -339,16 +373,35 @@ def principal_directions(covariance: Tensor) -> Tensor:
     if jacobi.available(covariance) and not covariance.requires_grad:
         vectors = jacobi.eigenvectors(covariance).flip(-1)
     else:
-        # in parts, because the GPU's library fails on batches of a hundred thousand
-        parts = covariance.reshape(-1, *covariance.shape[-2:]).split(1 << 14)
-        vectors = torch.cat([torch.linalg.eigh(part).eigenvectors for part in parts]).reshape(covariance.shape).flip(-1)
+        wide = covariance.double()
+        unit = power_of_two_above(wide.detach().abs().amax((-2, -1), keepdim=True))
+        if not unit.isfinite().all():
+            bad = int((~unit.isfinite()).sum())
+            raise ValueError(
+                f"the covariance is not finite in {bad} of {unit.numel()} cases, so it has no principal directions; "
+                "leave PCA() out, or take out values that are too large to be squared"
+            )
+        # in a unit that neither overflows nor vanishes, and in parts: the GPU's library fails on a hundred thousand
+        parts = (wide / unit).reshape(-1, *covariance.shape[-2:]).split(1 << 14)
+        vectors = torch.cat([torch.linalg.eigh(part).eigenvectors for part in parts])
+        vectors = vectors.reshape(covariance.shape).flip(-1).to(covariance.dtype)
     size = vectors.abs()
     largest = (size >= (1 - 1e-5) * size.amax(-2, keepdim=True)).to(torch.uint8).argmax(-2, keepdim=True)
     return vectors * torch.where(vectors.gather(-2, largest) < 0, -1.0, 1.0)
 
 
+def _rounded(log_density: Tensor) -> Tensor:
+    """Log densities (..., N, P) to a stated precision, as (..., N, P, 1), unless gradients flow."""
+    if not log_density.requires_grad:
+        log_density = to_digits_of_one(log_density, DIGITS if log_density.dtype == torch.float64 else DIGITS_SINGLE)
+    return log_density[..., None]
+
+
 def log_density(law: Distribution, points: Tensor) -> Tensor:
     """Log density of points (..., N, P, D) under any distribution with batch shape (..., N)."""
+    if isinstance(law, MultivariateNormal):  # torch's own triangular solve rounds equal points by their position
+        one = law.loc.new_zeros(*law.batch_shape, 1)
+        law = GaussianMixture(one, law.loc[..., None, :], law.scale_tril[..., None, :, :])
     if isinstance(law, GaussianMixture):
         return law.log_density(points)
     try:

@@ -7,6 +7,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from prerank.calibration.rounding import to_grid
+from prerank.forecast.elementwise import blocks
 from prerank.gpu import has_kernels
 
 
@@ -29,26 +31,56 @@ class Projection(Protocol):
 class LinearProjection:
     r"""$T_k = u_k(x)^\top y$: directions (..., N or 1, D, K), one column per projection.
 
-    Linear projections of a Gaussian mixture have a closed-form law, so their PITs need no draws.
+    Linear projections of a Gaussian mixture have a closed-form law, so their PITs need no draws. With a `unit`, which the
+    points of an ensemble give, projections are computed in double precision and rounded to 36 binary digits of it.
     """
 
     directions: Tensor
     names: tuple[str, ...]
     note: str = ""
     identity: bool = False  # the directions are the axes, in order: nothing to compute
+    unit: Tensor | None = None  # (..., N, 1, 1): powers of two, of the size of a case's points
 
     def __call__(self, points: Tensor) -> Tensor:
         if self.identity:
             return points
-        directions = self.directions.to(points)
         if points.requires_grad:  # in training no rank hangs on a tie, and one product has one backward pass
-            return _product(points, directions)
-        # Summed target by target, elementwise: a matrix product may round equal rows differently by their position,
-        # and a tie between an observation and a member would be broken by rounding noise.
-        total = points[..., :1] * directions[..., :1, :]
-        for d in range(1, points.shape[-1]):
-            total = torch.addcmul(total, points[..., d : d + 1], directions[..., d : d + 1, :])
-        return total
+            return _product(points, self.directions.to(points))
+        if self.unit is None:
+            return _target_by_target(points, self.directions.to(points))
+        directions = self.directions.to(points.device, torch.float64)
+        return _target_by_target(points, directions, self.unit.to(directions))
+
+
+def _target_by_target(points: Tensor, directions: Tensor, unit: Tensor | None = None) -> Tensor:
+    """Points (..., N, P, D) times directions (..., N or 1, D, K), elementwise, (..., N, P, K) in the points' type.
+
+    A matrix product may round equal rows differently by their position, and a tie between an observation and a member
+    would be broken by rounding noise. With a unit (..., N, 1, 1) the result is rounded, `prerank.calibration.rounding`.
+    """
+    n_targets, n_projections = directions.shape[-2:]
+    lead = torch.broadcast_shapes(points.shape[:-2], directions.shape[:-2])
+    points = points.expand(*lead, *points.shape[-2:]).reshape(-1, *points.shape[-2:])
+    result = points.new_empty(*points.shape[:-1], n_projections)
+    common = directions.shape[:-2].numel() == 1
+    if not common:
+        directions = directions.expand(*lead, n_targets, n_projections)
+    directions = directions.reshape(-1, n_targets, n_projections)
+    if unit is not None:
+        unit = unit.expand(*lead, 1, 1).reshape(-1, 1, 1)
+    width = n_targets + 2 * n_projections
+    for cases, some in blocks(points.shape[0], points.shape[1], width, directions.element_size(), points.device):
+        # (cases, K, points): a long innermost axis
+        y = points[cases, some].mT.to(directions.dtype).contiguous()
+        u = (directions if common else directions[cases]).mT[..., None]
+        projected = u[:, :, 0] * y[:, :1]
+        step = torch.empty_like(projected)
+        for d in range(1, n_targets):
+            projected += torch.mul(u[:, :, d], y[:, d : d + 1], out=step)
+        if unit is not None:
+            projected = to_grid(projected, unit[cases])
+        result[cases, some] = projected.mT.to(result.dtype)
+    return result.reshape(*lead, *result.shape[1:])
 
 
 def _product(points: Tensor, directions: Tensor) -> Tensor:
