@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -166,7 +167,27 @@ def of_training(n_targets: int) -> Iterator[Row]:
             yield "Adam", name, relative(value, reference)
 
 
+def let_loops_be_interpreted() -> None:
+    """Let Triton's interpreter count to a bound that is an argument, whatever NumPy thinks of it.
+
+    The interpreter holds such a bound as an array of one number and asks `int` for it; NumPy from 2.4 on refuses.
+    """
+    from triton.runtime import interpreter
+
+    patch = getattr(interpreter, "_patch_lang_tensor", None)
+    if patch is None:
+        return
+
+    def patched(tensor: Any, *scope: Any) -> None:
+        patch(tensor, *scope)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    interpreter._patch_lang_tensor = patched
+
+
 if __name__ == "__main__":
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        let_loops_be_interpreted()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     if DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         sys.exit("no GPU here; set TRITON_INTERPRET=1 to run the kernels in Triton's interpreter")

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from prerank.calibration.inputs import refuse_bad_input
 from prerank.calibration.intervals import Intervals
-from prerank.calibration.pooling import canonical, reference_subset, rounded
+from prerank.calibration.pooling import CanonicalPoints, canonical_points, reference_subset
 from prerank.calibration.preranks import PreRank
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.calibration.projection import LinearProjection, Projection
 from prerank.calibration.ranks import all_weights_below_and_at, weight_below_and_at
+from prerank.calibration.rounding import rounded
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit
 from prerank.forecast import (
     Ensemble,
@@ -175,7 +176,10 @@ def _of_all_cases(
     exchangeable: bool,
     note: str,
 ) -> ProjectedPIT:
-    law, members = _law_and_members(forecast, y, n_draws, seed, ids, how, exchangeable)
+    members = _members(forecast, n_draws, seed, ids, how, exchangeable)
+    ranked = members is not None and not isinstance(how, SmoothRank)
+    points = _points(forecast, members, y) if ranked and members is not None else None
+    law = _law(forecast, points, y)
     weights, pick, exact = None, None, True
     if members is not None and members.weights is not None and not isinstance(how, SmoothRank):
         # Algorithm 1 gives the observation no weight; a rank gives it its own, if that is known
@@ -191,10 +195,12 @@ def _of_all_cases(
         elif isinstance(how, SmoothRank):
             part = _smooth(item, projection, members, y, how)
         elif isinstance(how, EmpiricalRank):
-            part = _empirical(item, projection, members, y, weights, exchangeable)
+            assert points is not None
+            part = _empirical(item, projection, points, weights, exchangeable)
         else:
             keys = case_keys(seed, ids, "randomised rank", item.name) if isinstance(how, RandomisedRank) else None
-            part = _ranked(item, projection, members, y, weights, exact, keys, exchangeable)
+            assert points is not None
+            part = _ranked(item, projection, points, weights, exact, keys, exchangeable)
         parts.append(_noted(part, note))
     return ProjectedPIT(tuple(parts), ids, pick)
 
@@ -226,24 +232,39 @@ def _slices(forecast: Forecast, y: Tensor, how: How | None, n_draws: int) -> lis
     return chunks(y.shape[-2], lead * n_points * per_point, y.device)
 
 
-def _law_and_members(
-    forecast: Forecast, y: Tensor, n_draws: int, seed: int, ids: Tensor, how: How | None, exchangeable: bool
-) -> tuple[Forecast, Ensemble | None]:
-    """What the pre-ranks may look at, and the members that are ranked."""
+def _members(
+    forecast: Forecast, n_draws: int, seed: int, ids: Tensor, how: How | None, exchangeable: bool
+) -> Ensemble | None:
+    """The members that are ranked; None where nothing is."""
+    if isinstance(forecast, Ensemble):
+        return forecast
+    if isinstance(how, ClosedForm) and not exchangeable:
+        return None
+    if isinstance(how, SmoothRank):
+        return differentiable_draws(forecast, n_draws, seed, case_ids=ids)
+    # a stream of their own: `forecast.ensemble(1)` as observations must not be one of the draws that rank them
+    return equally_weighted_draws(forecast, n_draws, seed, "ranked members", ids)
+
+
+def _points(forecast: Forecast, members: Ensemble, y: Tensor) -> CanonicalPoints:
+    """The observation and the members, the observation first, and the same in an order that does not know which it is.
+
+    Members that are given are ranked in double precision, draws in that of their model.
+    """
+    points = torch.cat([y[..., None, :].expand(*members.members.shape[:-2], 1, -1), members.members], -2)
+    return canonical_points(points.double() if isinstance(forecast, Ensemble) else points)
+
+
+def _law(forecast: Forecast, points: CanonicalPoints | None, y: Tensor) -> Forecast:
+    """What the pre-ranks may look at."""
     if not isinstance(forecast, Ensemble):
-        if isinstance(how, ClosedForm) and not exchangeable:
-            return forecast, None
-        if isinstance(how, SmoothRank):
-            return forecast, differentiable_draws(forecast, n_draws, seed, case_ids=ids)
-        # a stream of their own: `forecast.ensemble(1)` as observations must not be one of the draws that rank them
-        return forecast, equally_weighted_draws(forecast, n_draws, seed, "ranked members", ids)
+        return forecast
     if forecast.reference is not None:
-        return forecast.reference, forecast  # type: ignore[return-value]
+        return forecast.reference  # type: ignore[return-value]
+    if points is not None:
+        return Ensemble(points.ordered)
     pooled = torch.cat([y[..., None, :].expand(*forecast.members.shape[:-2], 1, -1), forecast.members], -2)
-    if pooled.requires_grad:
-        return Ensemble(pooled), forecast
-    # in an order that does not know which of the points is the observation, so that what is learnt does not either
-    return Ensemble(canonical(pooled)), forecast
+    return Ensemble(pooled)
 
 
 def _has_closed_form(projection: Projection, forecast: Forecast) -> bool:
@@ -278,47 +299,46 @@ def _smooth(prerank: PreRank, projection: Projection, members: Ensemble, y: Tens
 def _empirical(
     prerank: PreRank,
     projection: Projection,
-    members: Ensemble,
-    y: Tensor,
+    points: CanonicalPoints,
     weights: Tensor | None,
     exchangeable: bool,
 ) -> PreRankPIT:
-    projected = _project(prerank, projection, members, y)
+    projected = _project(prerank, projection, points)
+    n_members = projected.shape[-2] - 1
     below, at = all_weights_below_and_at(projected, weights)
     if weights is None:
         # a whole number over a whole number: k / M is then the float nearest to it, and so is a level k / M
-        points = (below.double() + at - 1.0) / members.n_members
+        ranks = (below.double() + at - 1.0) / n_members
     else:
         weights = weights.double()
         others = (weights.sum(-1, keepdim=True) - weights)[..., None]
-        points = torch.where(others > 0, (below + at - weights[..., None]) / others, 1.0).clamp(0.0, 1.0)
+        ranks = torch.where(others > 0, (below + at - weights[..., None]) / others, 1.0).clamp(0.0, 1.0)
     return PreRankPIT(
         prerank.name,
         projection.names,
-        _values(points[..., 0, :]),
-        f"empirical rank among {members.n_members} members",
+        _values(ranks[..., 0, :]),
+        f"empirical rank among {n_members} members",
         False,
         _share(_ties(projected)),
         ties=_share_of_ties(at, weights, projected),
         note=projection.note,
-        n_members=members.n_members if weights is None else None,
+        n_members=n_members if weights is None else None,
         unrandomised=True,
-        points=_values(points) if exchangeable else None,
+        points=_values(ranks) if exchangeable else None,
     )
 
 
 def _ranked(
     prerank: PreRank,
     projection: Projection,
-    members: Ensemble,
-    y: Tensor,
+    points: CanonicalPoints,
     weights: Tensor | None,
     exact: bool,
     keys: Tensor | None,
     exchangeable: bool,
 ) -> PreRankPIT:
     """Ranks as intervals, or, with keys, a uniform number in each."""
-    projected = _project(prerank, projection, members, y)
+    projected = _project(prerank, projection, points)
     n_points, n_projections = projected.shape[-2:]
     unit = n_points if weights is None else 1
     if exchangeable:
@@ -336,25 +356,25 @@ def _ranked(
         # weights are summed in two orders, so their quotient may leave [0, 1] by a rounding error
         lower, upper = (torch.where(total > 0, end / total, rest) for end, rest in ((lower, 0.0), (upper, 1.0)))
         lower, upper = lower.clamp(0.0, 1.0), upper.clamp(0.0, 1.0)
-    points = Intervals(lower, upper, unit)
-    method = f"rank among {members.n_members} members"
+    ranks = Intervals(lower, upper, unit)
+    method = f"rank among {n_points - 1} members"
     if weights is not None:
         method = f"weighted {method}" + ("" if exact else ", the observation's own weight unknown: approximate")
     if keys is not None:
-        u = uniform(keys, (points.lower.shape[-2], n_projections))
-        low, high = points.bounds()
-        points, method = _values((low + u * (high - low)).clamp(0.0, 1.0)), f"randomised {method}"
+        u = uniform(keys, (ranks.lower.shape[-2], n_projections))
+        low, high = ranks.bounds()
+        ranks, method = _values((low + u * (high - low)).clamp(0.0, 1.0)), f"randomised {method}"
     return PreRankPIT(
         prerank.name,
         projection.names,
-        Intervals(points.lower[..., 0, :], points.lower[..., 0, :], 1) if points.are_values else _first(points),
+        _values(ranks.lower[..., 0, :]) if ranks.are_values else _first(ranks),
         method,
         exact,
         _share(_ties(projected)),
         ties=torch.zeros_like(ties) if keys is not None else ties,
         note=projection.note,
-        n_members=members.n_members if weights is None and keys is None else None,
-        points=points if exchangeable else None,
+        n_members=n_points - 1 if weights is None and keys is None else None,
+        points=ranks if exchangeable else None,
     )
 
 
@@ -364,13 +384,13 @@ def _first(points: Intervals) -> Intervals:
     return Intervals(lower, upper)
 
 
-def _project(prerank: PreRank, projection: Projection, members: Ensemble, y: Tensor) -> Tensor:
+def _project(prerank: PreRank, projection: Projection, points: CanonicalPoints) -> Tensor:
     """Projections (..., N, M + 1, K) of the observation and the members, the observation first."""
-    points = torch.cat([y[..., None, :].expand(*members.members.shape[:-2], 1, -1), members.members], -2)
-    projected = projection(points)
+    if isinstance(projection, LinearProjection) and projection.identity:
+        return points.given
+    projected = projection(points.ordered)
     _refuse_nan(prerank, projected)
-    exact = isinstance(projection, LinearProjection) and projection.identity
-    return projected if exact else rounded(projected)
+    return points.as_given(rounded(projected))
 
 
 def _refuse_nan(prerank: PreRank, projected: Tensor) -> None:

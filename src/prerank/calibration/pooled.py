@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from prerank.forecast.chunks import chunks
+from prerank.calibration.rounding import power_of_two_above
+from prerank.forecast.elementwise import blocks, log_sum_exp, total
 
 
 def _by_case(points: Tensor, centres: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -19,39 +20,71 @@ def _by_case(points: Tensor, centres: Tensor, weights: Tensor | None) -> tuple[T
 def bandwidths(centres: Tensor, weights: Tensor | None = None) -> Tensor:
     """Scott's rule per target, s_d R^(-1/(D+4)), (..., N, 1, D); a target on which all centres agree is given 1.
 
-    A symmetric function of the centres: pooled with the observation, it treats the observation like a member. With
-    weights (..., N, R) the spread is weighted and R is the effective number of centres.
+    A symmetric function of the centres up to rounding, and to the last digit if they come in canonical order: pooled with
+    the observation, it treats the observation like a member. With weights (..., N, R) the spread is weighted and R is the
+    effective number of centres.
     """
     n_centres, n_targets = centres.shape[-2:]
+    # from the first centre, so that centres that agree have no spread, and in a unit whose squares do not overflow
+    deviation = centres - centres[..., :1, :]
+    unit = power_of_two_above(deviation.abs().amax(-2, keepdim=True))
+    deviation = deviation / unit
     if weights is None:
-        # Whether the centres agree is asked of the centres: their spread may round to a little more than zero.
-        agree = centres.amax(-2, keepdim=True) == centres.amin(-2, keepdim=True)
-        spread = centres.std(-2, correction=0, keepdim=True)
-        return torch.where(agree, 1.0, spread) * n_centres ** (-1.0 / (n_targets + 4))
-    share = (weights / weights.sum(-1, keepdim=True))[..., None]
-    spread = (share * (centres - (share * centres).sum(-2, keepdim=True)).square()).sum(-2, keepdim=True).sqrt()
-    effective = 1.0 / share.square().sum(-2, keepdim=True)
-    return torch.where(spread > 0, spread, 1.0) * effective ** (-1.0 / (n_targets + 4))
+        share = torch.full_like(deviation[..., :1], 1.0 / n_centres)
+        shrink: Tensor | float = n_centres ** (-1.0 / (n_targets + 4))
+    else:
+        share = (weights / weights.sum(-1, keepdim=True))[..., None]
+        shrink = (1.0 / total(share.square(), -2)[..., None, :]) ** (-1.0 / (n_targets + 4))
+    mean = total(share * deviation, -2)[..., None, :]
+    spread = total(share * (deviation - mean).square(), -2)[..., None, :].sqrt() * unit
+    return torch.where(spread > 0, spread, 1.0) * shrink
 
 
 def log_kernel_density(points: Tensor, centres: Tensor, weights: Tensor | None = None) -> Tensor:
     """Gaussian kernel log density of centres (..., N, R, D) at points (..., N, P, D), (..., N, P), up to a constant.
 
     The bandwidths are `bandwidths(centres)`. A point that is one of the centres counts itself, which adds the same
-    amount for every centre and changes no rank.
+    amount for every centre and changes no rank. Computed in double precision, a few points at a time.
     """
-    shape = points.shape[:-1]
-    bandwidth = bandwidths(centres, weights)
-    points, centres, weights = _by_case(points / bandwidth, centres / bandwidth, weights)
+    shape, dtype = points.shape[:-1], points.dtype
+    points, centres = points.double(), centres.double()
+    weights = None if weights is None else weights.double()
+    bandwidth, origin = bandwidths(centres, weights), centres[..., :1, :]
+    points, centres, weights = _by_case((points - origin) / bandwidth, (centres - origin) / bandwidth, weights)
+    log_weights = None if weights is None else weights.log()[:, :, None]
     parts = []
-    for cases in chunks(len(points), points.shape[1] * centres.shape[1], points.device):
-        # the exact mode: a matrix product would round equal points differently and break their ties
-        distance = torch.cdist(points[cases], centres[cases], compute_mode="donot_use_mm_for_euclid_dist")
-        exponent = -0.5 * distance.square() if distance.requires_grad else distance.square_().mul_(-0.5)
-        if weights is not None:
-            exponent = exponent + weights[cases].log()[:, None, :]
-        parts.append(torch.logsumexp(exponent, -1))
-    return torch.cat(parts).reshape(shape)
+    for cases, some in blocks(points.shape[0], points.shape[1], centres.shape[1], 8, points.device):
+        exponent = _exponents(points[cases, some], centres[cases], None if log_weights is None else log_weights[cases])
+        if exponent.requires_grad:
+            parts.append(torch.logsumexp(exponent, 1))
+            continue
+        found = total(exponent.exp_(), 1, overwrite=True).log_()
+        far = found < -500.0  # where exponentials vanish, the highest has to be taken out first
+        if far.any():
+            exponent = _exponents(
+                points[cases, some], centres[cases], None if log_weights is None else log_weights[cases]
+            )
+            found = torch.where(far, log_sum_exp(exponent, 1), found)
+        parts.append(found)
+    return _put_together(parts, points.shape[:2]).reshape(shape).to(dtype)
+
+
+def _exponents(points: Tensor, centres: Tensor, log_weights: Tensor | None) -> Tensor:
+    """-|point - centre|^2 / 2 plus the logarithm of the centre's weight, (n, R, P)."""
+    # the exact mode: a matrix product would round equal points differently and break their ties
+    distance = torch.cdist(centres, points, compute_mode="donot_use_mm_for_euclid_dist")
+    exponent = -0.5 * distance.square() if distance.requires_grad else distance.square_().mul_(-0.5)
+    return exponent if log_weights is None else exponent + log_weights
+
+
+def _put_together(parts: list[Tensor], shape: torch.Size) -> Tensor:
+    """Blocks as `blocks` has them, cases before points, as one (n, P)."""
+    if len(parts) == 0:
+        return torch.empty(shape)
+    if parts[0].shape[1] == shape[1]:
+        return torch.cat(parts)
+    rows = -(-shape[1] // parts[0].shape[1])
+    return torch.cat([torch.cat(parts[start : start + rows], 1) for start in range(0, len(parts), rows)])
 
 
 def joint_cdf(points: Tensor, centres: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -59,13 +92,18 @@ def joint_cdf(points: Tensor, centres: Tensor, weights: Tensor | None = None) ->
     shape = points.shape[:-1]
     points, centres, weights = _by_case(points, centres, weights)
     result = torch.empty(points.shape[:-1], dtype=points.dtype, device=points.device)
-    for cases in chunks(len(points), points.shape[1] * centres.shape[1], points.device):
-        p, c = points[cases].movedim(-1, 0).contiguous(), centres[cases].movedim(-1, 0).contiguous()
-        below = c[0][:, None, :] <= p[0][:, :, None]
+    for cases, some in blocks(
+        points.shape[0], points.shape[1], 2 * centres.shape[1], points.element_size(), points.device
+    ):
+        p, c = points[cases, some].movedim(-1, 0).contiguous(), centres[cases].movedim(-1, 0).contiguous()
+        # the largest excess of a centre over a point: its sign is exact, and faster to find than D comparisons
+        excess = c[0][:, :, None] - p[0][:, None, :]
+        step = torch.empty_like(excess)
         for d in range(1, len(p)):
-            below &= c[d][:, None, :] <= p[d][:, :, None]
+            torch.maximum(excess, torch.sub(c[d][:, :, None], p[d][:, None, :], out=step), out=excess)
+        below = excess <= 0
         if weights is None:
-            result[cases] = below.sum(-1).to(result.dtype) / centres.shape[1]
+            result[cases, some] = below.sum(1, dtype=torch.int32).to(result.dtype) / centres.shape[1]
         else:
-            result[cases] = (below * weights[cases][:, None, :]).sum(-1).to(result.dtype)
+            result[cases, some] = total(below * weights[cases][:, :, None], 1, overwrite=True).to(result.dtype)
     return result.reshape(shape)

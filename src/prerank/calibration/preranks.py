@@ -11,12 +11,14 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, MultivariateNormal
 
 from prerank.calibration import jacobi
 from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
+from prerank.calibration.pooling import spread_matrix
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
+from prerank.calibration.rounding import power_of_two_above
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
 from prerank.gpu import has_kernels
 
@@ -173,7 +175,11 @@ class PCA:
             raise ValueError("PCA() needs at least two points per case to find a direction, got one; use Marginal()")
         kept = min(self.n_components or targets, at_most)
         with torch.set_grad_enabled(self.attached and torch.is_grad_enabled()):
-            directions = principal_directions(law.covariance_matrix)[..., :kept]  # type: ignore[union-attr]
+            if isinstance(law, Ensemble) and temperature is None and not law.members.requires_grad:
+                covariance = spread_matrix(law.members, law.weights)
+            else:
+                covariance = law.covariance_matrix  # type: ignore[union-attr]
+            directions = principal_directions(covariance)[..., :kept]
         note = "" if kept == targets else f"{kept} of {targets} components"
         return LinearProjection(directions, tuple(f"component {k + 1}" for k in range(kept)), note)
 
@@ -339,9 +345,18 @@ def principal_directions(covariance: Tensor) -> Tensor:
     if jacobi.available(covariance) and not covariance.requires_grad:
         vectors = jacobi.eigenvectors(covariance).flip(-1)
     else:
-        # in parts, because the GPU's library fails on batches of a hundred thousand
-        parts = covariance.reshape(-1, *covariance.shape[-2:]).split(1 << 14)
-        vectors = torch.cat([torch.linalg.eigh(part).eigenvectors for part in parts]).reshape(covariance.shape).flip(-1)
+        wide = covariance.double()
+        unit = power_of_two_above(wide.detach().abs().amax((-2, -1), keepdim=True))
+        if not unit.isfinite().all():
+            bad = int((~unit.isfinite()).sum())
+            raise ValueError(
+                f"the covariance is not finite in {bad} of {unit.numel()} cases, so it has no principal directions; "
+                "leave PCA() out, or take out values that are too large to be squared"
+            )
+        # in a unit that neither overflows nor vanishes, and in parts: the GPU's library fails on a hundred thousand
+        parts = (wide / unit).reshape(-1, *covariance.shape[-2:]).split(1 << 14)
+        vectors = torch.cat([torch.linalg.eigh(part).eigenvectors for part in parts])
+        vectors = vectors.reshape(covariance.shape).flip(-1).to(covariance.dtype)
     size = vectors.abs()
     largest = (size >= (1 - 1e-5) * size.amax(-2, keepdim=True)).to(torch.uint8).argmax(-2, keepdim=True)
     return vectors * torch.where(vectors.gather(-2, largest) < 0, -1.0, 1.0)
@@ -349,6 +364,9 @@ def principal_directions(covariance: Tensor) -> Tensor:
 
 def log_density(law: Distribution, points: Tensor) -> Tensor:
     """Log density of points (..., N, P, D) under any distribution with batch shape (..., N)."""
+    if isinstance(law, MultivariateNormal):  # torch's own triangular solve rounds equal points by their position
+        one = law.loc.new_zeros(*law.batch_shape, 1)
+        law = GaussianMixture(one, law.loc[..., None, :], law.scale_tril[..., None, :, :])
     if isinstance(law, GaussianMixture):
         return law.log_density(points)
     try:
