@@ -27,8 +27,8 @@ from prerank.calibration import (
     reliability_curve,
 )
 from prerank.calibration.inputs import listed_preranks, require_power, require_whole
-from prerank.calibration.preranks import HDR, Contrast, Marginal, SquaredDifference
-from prerank.diagnosis.options import block_labels, case_identifiers, chosen_preranks, weight_per_case
+from prerank.calibration.preranks import HDR
+from prerank.diagnosis.options import block_labels, case_identifiers, chosen_preranks, projection_names, weight_per_case
 from prerank.diagnosis.preparation import pit_with_missing_members, prepare
 from prerank.diagnosis.suspicions import few_values, quantiles
 from prerank.forecast import as_tensor
@@ -201,7 +201,7 @@ def check(
     ids = case_identifiers(case_ids, prepared)
     ranked = prepared if ids is None else replace(prepared, cases=ids)
     pit = pit_with_missing_members(chosen, ranked, seed, own, n_draws)
-    pit = _with_target_names(pit, chosen, prepared.names)
+    pit = _with_target_names(pit, projection_names(chosen, prepared.names))
     test = pce_test(pit, power=power, n_replicates=n_replicates, seed=seed, blocks=labels, case_weights=weights)
     notes = [*prepared.notes, *quantiles(prepared), *few_values(prepared)]
     if not pit.exact:
@@ -253,16 +253,8 @@ def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
     return Check(_table(result, test, None), result, None, tuple(notes), n_cases)
 
 
-def _with_target_names(pit: ProjectedPIT, preranks: list[PreRank], names: Sequence[str]) -> ProjectedPIT:
-    """Projections that are about single targets, or about two, called by the names of those."""
-    known: dict[str, list[str]] = {}
-    for item in preranks:
-        if isinstance(item, Marginal):
-            known[item.name] = list(names)
-        elif isinstance(item, Contrast):
-            known[item.name] = [f"{names[item.i]} - {names[item.j]}"]
-        elif isinstance(item, SquaredDifference):
-            known[item.name] = [f"({names[item.i]} - {names[item.j]})²"]
+def _with_target_names(pit: ProjectedPIT, known: Mapping[str, Sequence[str]]) -> ProjectedPIT:
+    """The same PITs with other names for the projections of some pre-ranks."""
     renamed, seen = [], Counter[str]()
     for group, name in zip(pit.groups, pit.names, strict=True):
         renamed.append(known[group][seen[group]] if group in known else name)

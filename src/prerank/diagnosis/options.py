@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prerank.calibration import PreRank, paper_preranks
+from prerank.calibration import Contrast, Marginal, PreRank, SquaredDifference, paper_preranks
 from prerank.calibration.inputs import checked_case_ids, label_array, listed_preranks
 from prerank.diagnosis.preparation import Prepared
 from prerank.forecast import Ensemble, as_tensor
@@ -17,6 +17,19 @@ from prerank.forecast.alignment import labels_of, positions
 def chosen_preranks(preranks: Sequence[PreRank] | PreRank | None, n_targets: int) -> list[PreRank]:
     """The pre-ranks asked for, or those of the paper."""
     return list(paper_preranks(n_targets)) if preranks is None else listed_preranks(preranks)
+
+
+def projection_names(preranks: Sequence[PreRank], targets: Sequence[str]) -> dict[str, list[str]]:
+    """What the projections of a pre-rank that is about single targets, or about two, are called by the targets' names."""
+    known: dict[str, list[str]] = {}
+    for item in preranks:
+        if isinstance(item, Marginal):
+            known[item.name] = list(targets)
+        elif isinstance(item, Contrast):
+            known[item.name] = [f"{targets[item.i]} - {targets[item.j]}"]
+        elif isinstance(item, SquaredDifference):
+            known[item.name] = [f"({targets[item.i]} - {targets[item.j]})²"]
+    return known
 
 
 def weight_per_case(values: Any, what: str, prepared: Prepared) -> Tensor | None:

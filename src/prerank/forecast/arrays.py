@@ -36,7 +36,7 @@ def as_tensor(value: Any, what: str = "input") -> Tensor:
         array = array.astype(np.float64)
     elif array.dtype.itemsize < 4:
         array = array.astype(np.float32)
-    array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    array = np.asarray(array.astype(array.dtype.newbyteorder("="), copy=False), order="C")
     if not array.flags.writeable:  # torch cannot share read-only memory safely
         array = array.copy()
     return torch.from_numpy(array)
@@ -44,7 +44,7 @@ def as_tensor(value: Any, what: str = "input") -> Tensor:
 
 def _plain_tensor(value: Tensor, what: str) -> Tensor:
     if value.layout is not torch.strided:
-        raise TypeError(f"{what} is a sparse tensor ({value.layout}); pass {what}.to_dense()")
+        raise TypeError(f"{what} is a sparse tensor ({value.layout}); pass {_variable(what)}.to_dense()")
     if value.is_floating_point():
         return value.float() if value.element_size() < 4 else value
     if value.is_complex():
@@ -75,9 +75,9 @@ def _as_array(value: Any, what: str) -> np.ndarray:
     # asked of the type: a table answers for its columns too, and one of them may be called "members"
     kind, sort = described(value), type(value)
     if hasattr(sort, "toarray"):
-        raise TypeError(f"{what} is a sparse {sort.__name__}; pass {what}.toarray()")
+        raise TypeError(f"{what} is a sparse {sort.__name__}; pass {_variable(what)}.toarray()")
     if hasattr(sort, "data_vars"):
-        raise TypeError(f"{what} is a Dataset of several variables; pass one DataArray, such as {what}.to_dataarray()")
+        raise TypeError(f"{what} is a Dataset of several variables; pass one DataArray, such as {_variable(what)}.to_dataarray()")
     if is_forecast(value):
         raise TypeError(f"{what} is {kind}, which is a forecast already; an array of numbers is needed here")
     if hasattr(sort, "rvs") or hasattr(sort, "pdf"):
@@ -86,7 +86,7 @@ def _as_array(value: Any, what: str) -> np.ndarray:
             "(cases, members, targets), or a torch distribution"
         )
     if isinstance(getattr(value, "values", None), Tensor):
-        raise TypeError(f"{what} is {kind}; pass the numbers in it, {what}.values")
+        raise TypeError(f"{what} is {kind}; pass the numbers in it, {_variable(what)}.values")
     if hasattr(sort, "to_numpy"):
         return _from_table(value)
     if value is None or isinstance(value, str | bytes | dict | set) or callable(value):
@@ -158,6 +158,10 @@ def as_observations(y: Any) -> Tensor:
     return tensor
 
 
+def _variable(what: str) -> str:
+    return what.removeprefix("the ")
+
+
 def described(value: object) -> str:
     """What a value is, for an error: "an Ensemble", "the class PCA", "None"."""
     if value is None:
@@ -165,7 +169,7 @@ def described(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     name = type(value).__name__
-    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+    return f"{'an' if name[0] in 'AEIOUaeiou' or name == 'ndarray' else 'a'} {name}"
 
 
 def is_forecast(value: object) -> bool:

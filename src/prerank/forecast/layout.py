@@ -44,8 +44,6 @@ def observations_and_forecast(y: Any, forecast: Any, axes: Axes | None = None) -
         return Inputs(observed, forecast, labels, precision_of(y), None)
     ensemble = as_ensemble(forecast, None if known else observed, None if known else axes)
     own = labels_of(forecast, 3)
-    if known:
-        _refuse_other_layouts(tuple(ensemble.members.shape), tuple(observed.shape), known=True)
     cases = positions(own.cases, labels.cases, "the forecast")
     targets = positions(own.targets, labels.targets, "the forecast", "target")
     order = None
@@ -54,6 +52,8 @@ def observations_and_forecast(y: Any, forecast: Any, axes: Axes | None = None) -
         ensemble = ensemble.select(order)
     if targets is not None:
         ensemble = Ensemble(ensemble.members[..., torch.as_tensor(targets, device=ensemble.members.device)])
+    if known:
+        _refuse_other_layouts(tuple(ensemble.members.shape), tuple(observed.shape), known=True)
     found = Labels(
         own.cases if labels.cases is None else labels.cases, own.targets if labels.targets is None else labels.targets
     )
