@@ -100,6 +100,8 @@ def refuse_bad_law(law: Distribution) -> None:
                 f"{name} of the GaussianMixture are NaN or infinite in {bad} of {law.batch_shape.numel()} cases; "
                 "a forecast's parameters must be numbers"
             )
+    if law.scale_tril.requires_grad:
+        return  # a derivative may be asked for in any direction, also out of the triangle
     diagonal = law.scale_tril.diagonal(dim1=-2, dim2=-1)
     if not (diagonal > 0).all() or bool(law.scale_tril.triu(1).any()):
         raise ValueError(
