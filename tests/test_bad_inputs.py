@@ -172,7 +172,12 @@ FORECASTS: list[Case] = [
         TypeError,
         "pass draws from it as members",
     ),
-    ("a sparse forecast", lambda: check(Y, sparse.csr_array(Y)), (ValueError, TypeError), "no ensemble|sparse"),
+    (
+        "a sparse forecast",
+        lambda: check(Y, sparse.csr_array(np.ones((N, M * D)))),
+        TypeError,
+        r"the forecast is a sparse csr_array; pass forecast\.toarray\(\)",
+    ),
     ("one member's values", lambda: check(Y, E[:, 0]), ValueError, r"which is y's: .* forecast\[:, None\]"),
     ("two axes", lambda: check(Y[:, :1], E[..., 0]), ValueError, r"three axes .* members\[\.\.\., None\]"),
     (

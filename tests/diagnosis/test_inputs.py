@@ -147,7 +147,7 @@ class TestAlignment:
         assert quick(pd.DataFrame(y.to_numpy()), members.to_numpy()).pit.names[:3] == ("y1", "y2", "y3")
         named = quick(y, 0.1 * members, [Marginal(), Contrast(0, 2)])
         assert named.pit.names == ("Oslo", "Bergen", "Voss", "Oslo - Voss")
-        assert named.table.loc["marginal", "reading"].split(":")[0] in STATIONS
+        assert named.table.loc["marginal", "reading"].startswith("Oslo")
 
 
 def roles_of(array, roles):

@@ -294,7 +294,7 @@ class TestDoor:
         assert tensor.dtype == torch.float32
         array[0, 0] = 5
         assert float(tensor[0, 0]) == 5
-        assert as_tensor(np.zeros(2, dtype=np.float16)).dtype == torch.float64
+        assert as_tensor(np.zeros(2, dtype=np.float16)).dtype == torch.float32
         assert as_tensor(np.array([True, False])).tolist() == [1.0, 0.0]
         assert as_tensor(np.arange(6.0).reshape(2, 3).T).tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
         whole = torch.arange(3)
