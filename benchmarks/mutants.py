@@ -244,8 +244,10 @@ def sites_of(path: str) -> list[Site]:
     nodes = list(ast_nodes(tree))
     places: dict[tuple[Position, Position], list[tuple[str, int]]] = {}
     for name, operator in operators().items():
-        positions = itertools.chain.from_iterable(operator.mutation_positions(node) for node in nodes)
-        for occurrence, (start, end) in enumerate(positions):
+        places_of = [(node, place) for node in nodes for place in operator.mutation_positions(node)]
+        for occurrence, (node, (start, end)) in enumerate(places_of):
+            if node.parent is not None and node.parent.type == "parameters":
+                continue  # the * of def f(x, *, y)
             if not any(first <= start and end <= last for first, last in spared):
                 places.setdefault((start, end), []).append((name, occurrence))
     return [Site(path, start, end, tuple(faults)) for (start, end), faults in sorted(places.items())]
@@ -532,8 +534,10 @@ class Coverage:
         self.everything = {name for record in folders.values() for name in record["tests"]}
 
     def tests(self, mutant: Mutant) -> list[tuple[str, float]]:
-        first, last = _statement(ROOT / "src" / "prerank" / mutant.path, mutant.line)
+        lines = _statement(ROOT / "src" / "prerank" / mutant.path, mutant.line)
+        first, last = lines or (1, 10**9)
         found: dict[str, float] = {}
+        late: dict[str, float] = {}
         for folder in TESTS[mutant.path.split("/")[0]]:
             record = self.folders.get(folder)
             if record is None:
@@ -543,11 +547,18 @@ class Coverage:
                 if first <= int(line) <= last:
                     names = (record["tests"][place] for place in places)
                     found |= {name: record["seconds"][name] for name in names if name not in failed}
-        return sorted(found.items(), key=lambda item: item[1])
+            if lines is None:  # run when the module is imported, by everybody: those that use the module first
+                rest = (name for name in record["tests"] if name not in failed)
+                late |= {name: record["seconds"][name] for name in rest}
+        late = {name: seconds for name, seconds in late.items() if name not in found}
+        return [item for part in (found, late) for item in sorted(part.items(), key=lambda item: item[1])]
 
 
-def _statement(path: Path, line: int) -> tuple[int, int]:
-    """Lines of the statement at a line: the head of a compound one; a function's body for its head; else the whole file."""
+def _statement(path: Path, line: int) -> tuple[int, int] | None:
+    """Lines of the statement at a line: the head of a compound one, the body of a function for its head.
+
+    None outside functions, where it is run on import.
+    """
     tree = ast.parse(path.read_text())
     inner: ast.stmt | None = None
     functions = 0
@@ -556,7 +567,7 @@ def _statement(path: Path, line: int) -> tuple[int, int]:
             inner = node
             functions += isinstance(node, ast.FunctionDef)
     if inner is None or not functions:
-        return 1, 10**9
+        return None
     if isinstance(inner, ast.FunctionDef):
         return inner.body[0].lineno, inner.end_lineno or 0
     body = getattr(inner, "body", None)

@@ -194,3 +194,5 @@ def test_a_cleaned_table_is_itself_and_no_other() -> None:
     one, other = clean(table, TARGET), clean(table, TARGET)
     assert one != other
     assert len({one, other}) == 2
+    with pytest.raises(AttributeError):
+        one.log = ()  # type: ignore[misc]

@@ -16,6 +16,7 @@ from prerank.forecast import (
     equally_weighted_draws,
 )
 from prerank.forecast.chunks import ELEMENTS, at_once, chunks
+from prerank.forecast.mixture import allocate
 
 CPU = torch.device("cpu")
 
@@ -36,23 +37,38 @@ def standing_still(lead):
     return GaussianMixture(torch.zeros(*lead, 1).double(), loc, 1e-6 * torch.eye(2).double().expand(*lead, 1, 2, 2))
 
 
+@pytest.mark.parametrize("lead", [(5,), (2, 3)], ids=["cases", "models and cases"])
 @pytest.mark.parametrize("own", [True, False], ids=["own directions", "the same for all"])
-def test_the_pit_along_a_direction_is_a_mixture_of_normal_cdfs(own):
-    law = mixture()
+def test_the_pit_along_a_direction_is_a_mixture_of_normal_cdfs(own, lead):
+    law = mixture(lead)
     generator = torch.Generator().manual_seed(1)
-    y = torch.randn(2, 3, 3, generator=generator, dtype=torch.float64)
-    directions = torch.randn(*((2, 3) if own else (1,)), 3, 4, generator=generator, dtype=torch.float64)
+    y = torch.randn(*lead, 3, generator=generator, dtype=torch.float64)
+    directions = torch.randn(*(lead if own else (1,)), 3, 4, generator=generator, dtype=torch.float64)
     found = law.pit_along(directions, y)
-    assert found.shape == (2, 3, 4)
-    for e, n, k in np.ndindex(2, 3, 4):
-        u = (directions[e, n] if own else directions[0])[:, k].numpy()
-        weights = np.exp(law.logits[e, n].numpy())
+    assert found.shape == (*lead, 4)
+    for *case, k in np.ndindex(*lead, 4):
+        n = tuple(case)
+        u = (directions[n] if own else directions[0])[:, k].numpy()
+        weights = np.exp(law.logits[n].numpy())
         total = 0.0
         for c in range(2):
-            deviation = math.sqrt(float(np.square(law.scale_tril[e, n, c].numpy().T @ u).sum()))
-            z = float(u @ (y[e, n] - law.loc[e, n, c]).numpy()) / deviation
+            deviation = math.sqrt(float(np.square(law.scale_tril[n][c].numpy().T @ u).sum()))
+            z = float(u @ (y[n] - law.loc[n][c]).numpy()) / deviation
             total += weights[c] / weights.sum() * 0.5 * math.erfc(-z / math.sqrt(2))
-        assert float(found[e, n, k]) == pytest.approx(total, rel=1e-11)
+        assert float(found[n][k]) == pytest.approx(total, rel=1e-11)
+
+
+def test_a_density_of_many_samples_of_many_models_is_that_of_torch():
+    law = mixture()
+    twin = MixtureSameFamily(Categorical(logits=law.logits), MultivariateNormal(law.loc, scale_tril=law.scale_tril))
+    y = torch.randn(4, 5, 2, 3, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    torch.testing.assert_close(law.log_prob(y), twin.log_prob(y), rtol=1e-11, atol=1e-11)
+
+
+def test_the_largest_remainders_are_rounded_up():
+    """Shares of 5.2, 2.8 and 2.0: the eight tenths win, not the largest weight."""
+    assert allocate(torch.tensor([0.52, 0.28, 0.2]), 10, 0).tolist() == [5, 3, 2]
+    assert allocate(torch.tensor([0.52, 0.28, 0.2]), 13, 1).tolist() == [6, 4, 3]
 
 
 def test_a_cdf_never_leaves_the_unit_interval_though_weights_round():

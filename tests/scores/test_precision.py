@@ -73,6 +73,22 @@ def test_chunks_are_told_at_least_the_size_of_one_temporary(score, needed, monke
     assert [needed <= size <= 20 * needed for size in told] == [True]
 
 
+@pytest.mark.parametrize("score", [energy_score, variogram_score], ids=lambda score: score.__name__)
+def test_a_distribution_is_scored_by_a_hundred_draws_of_seed_zero_unless_said_otherwise(score):
+    law = MultivariateNormal(torch.zeros(4, 3), torch.eye(3))
+    y = torch.ones(4, 3)
+    assert torch.equal(score(y, law), score(y, law, n_members=100, seed=0))
+    assert not torch.equal(score(y, law), score(y, law, seed=1))
+    assert not torch.equal(score(y, law), score(y, law, n_members=99))
+
+
+def test_of_several_bad_values_the_first_is_named():
+    y = torch.zeros(4, 3)
+    y[1, 2] = y[3, 0] = float("nan")
+    with pytest.raises(ValueError, match=r"2 of 12 values of y are NaN or infinite, the first at index \(1, 2\)"):
+        energy_score(y, torch.randn(4, 6, 3, generator=torch.Generator().manual_seed(0)))
+
+
 def test_a_second_set_is_not_printed_member_by_member():
     assert str(TwoSets(Ensemble(torch.zeros(4, 5, 3)))) == "TwoSets()"
 

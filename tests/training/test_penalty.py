@@ -24,6 +24,7 @@ from prerank.calibration.projection import PointwiseProjection
 from prerank.forecast import Ensemble, GaussianMixture
 from prerank.models import MixtureNetwork
 from prerank.training import PreRankPenalty, PublishedPenalty
+from prerank.training.penalty import SharedNumbers
 from prerank.training.published import published_null_level, published_pce, soft_draws
 
 SMOOTH = SmoothRank(temperature=3.0)  # gentle sigmoids, so that finite differences see the same slope as the gradient
@@ -227,6 +228,12 @@ def test_a_penalty_in_single_precision_stays_there_whatever_torchs_default():
     finally:
         torch.set_default_dtype(before)
     assert value.dtype == torch.float32
+
+
+def test_models_of_one_seed_share_their_numbers():
+    numbers = SharedNumbers(torch.arange(6.0).reshape(2, 3), torch.tensor([1, 0, 1]))
+    assert numbers.shape == (2, 3)
+    assert numbers.of_models().tolist() == [[3.0, 4.0, 5.0], [0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
 
 
 def test_settings_are_the_papers_unless_said_otherwise():
