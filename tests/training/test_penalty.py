@@ -292,7 +292,7 @@ def test_members_are_halved_with_their_weights():
 def test_what_is_not_a_prerank_or_a_sound_setting_is_refused():
     with pytest.raises(TypeError, match=r"^'marginal' is not a pre-rank; pass a value such as Location\(\)"):
         PreRankPenalty("marginal")
-    with pytest.raises(TypeError, match=r"Location'> is not a pre-rank"):
+    with pytest.raises(TypeError, match=r"Location is a class; pass Location\(\)"):
         PreRankPenalty(Location)
     with pytest.raises(TypeError, match=r"3 is not a pre-rank"):
         PublishedPenalty((Location(), 3))

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from prerank.calibration.inputs import require_power
 from prerank.calibration.intervals import curve_sums
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import accepts_arrays
@@ -73,13 +74,6 @@ def checked_weights(case_weights: Tensor, n_cases: int) -> Tensor:
     return case_weights
 
 
-def checked_power(power: float) -> float:
-    """The power of a PCE: a positive number."""
-    if not 0 < power < float("inf"):
-        raise ValueError(f"power={power}: the power of the distance from the diagonal is a positive number, 1 or 2 say")
-    return power
-
-
 def _checked_levels(n_levels: int, levels: Tensor | None) -> Tensor:
     if levels is None:
         return centred_levels(n_levels)
@@ -129,7 +123,7 @@ def pce(
     tensor([0.2500])
     """
     curve = reliability_curve(pit, n_levels, levels, case_weights)
-    return (curve.levels[:, None] - curve.frequency).abs().pow(checked_power(power)).mean(-2)
+    return (curve.levels[:, None] - curve.frequency).abs().pow(require_power(power)).mean(-2)
 
 
 @accepts_arrays("pit", "levels", "case_weights")

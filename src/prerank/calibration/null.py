@@ -11,7 +11,8 @@ from scipy import stats
 from torch import Tensor
 
 from prerank.calibration.curvetable import numbers_of_ranks
-from prerank.calibration.errors import centred_levels, checked_power, pce, reliability_curve
+from prerank.calibration.errors import centred_levels, pce, reliability_curve
+from prerank.calibration.inputs import require_power
 from prerank.calibration.intervals import curve_sums, steps
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import accepts_arrays
@@ -84,7 +85,7 @@ def pce_null(
     if n_members is not None and n_members < 1:
         raise ValueError(f"n_members={n_members}: at least one member is needed, or None for continuous PITs")
     grid = (centred_levels(n_levels) if levels is None else levels).double()
-    return _pce_null(n_cases, tuple(grid.tolist()), float(checked_power(power)), n_members, unrandomised)
+    return _pce_null(n_cases, tuple(grid.tolist()), float(require_power(power)), n_members, unrandomised)
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from prerank.calibration.inputs import refuse_bad_input
+from prerank.calibration.inputs import listed_preranks, refuse_bad_input, require_how, require_whole
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.pooling import CanonicalPoints, canonical_points, reference_subset
 from prerank.calibration.preranks import PreRank
@@ -92,12 +92,9 @@ def projected_pit(
     y = as_observations(y)
     refuse_bad_input(forecast, y, observation_weights)
     ids = torch.arange(y.shape[-2], device=y.device) if case_ids is None else case_ids.to(y.device)
-    preranks = _listed(prerank)
-    if how is not None and not isinstance(how, How):
-        raise TypeError(
-            f"how={how!r} is no way to compute a PIT; leave it out, or pass ClosedForm(), RandomisedRank(), "
-            "EmpiricalRank() or SmoothRank()"
-        )
+    preranks = listed_preranks(prerank)
+    require_how(how, (ClosedForm, RandomisedRank, EmpiricalRank, SmoothRank))
+    n_draws, seed = require_whole(n_draws, "n_draws"), require_whole(seed, "seed", at_least=None)
     if isinstance(how, SmoothRank) and exchangeable:
         raise ValueError("smooth PITs are for training and have no test; leave exchangeable=True or SmoothRank() out")
     forecast, observation_weights, note = _with_reference(forecast, observation_weights)
@@ -122,27 +119,6 @@ def projected_pit(
                 on_progress(cases.stop, y.shape[-2])
 
     return ProjectedPIT.end_to_end(one_by_one(), ids)
-
-
-def _listed(prerank: PreRank | Sequence[PreRank]) -> list[PreRank]:
-    preranks = list(prerank) if isinstance(prerank, Sequence) else [prerank]
-    if not preranks:
-        raise ValueError("no pre-rank given; pass one, or several as a list")
-    for item in preranks:
-        if isinstance(item, type):
-            raise TypeError(f"{item.__name__} is a class; pass a value of it, {item.__name__}()")
-        if not hasattr(item, "given"):
-            raise TypeError(
-                f"{item!r} is not a pre-rank; pass a value such as Location() or PCA(), or wrap f as Custom(f)"
-            )
-    names = [item.name for item in preranks]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(
-            f"two pre-ranks are called {twice!r}, so their results could not be told apart; "
-            "give one another name, such as Dependency(lag=2, name='dependency at lag 2')"
-        )
-    return preranks
 
 
 def _with_reference(forecast: Forecast, observation_weights: Tensor | None) -> tuple[Forecast, Tensor | None, str]:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from prerank.calibration.blindness import projection_power
 from prerank.calibration.curvetable import tables_of
-from prerank.calibration.errors import centred_levels, checked_power, checked_weights, pce
+from prerank.calibration.errors import centred_levels, checked_weights, pce
 from prerank.calibration.exchange import Points, Replicates, exchanged, points_of
+from prerank.calibration.inputs import require_power, require_whole
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.null import REPLICATES, pce_null
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
@@ -77,9 +78,8 @@ def pce_test(
     """
     if isinstance(pit, Tensor):
         pit = ProjectedPIT.of_values(pit)
-    power = checked_power(power)
-    if isinstance(n_replicates, bool) or int(n_replicates) != n_replicates or n_replicates < 1:
-        raise ValueError(f"n_replicates={n_replicates!r}: how many replicates, a whole number of at least 1 (999, say)")
+    power = require_power(power)
+    n_replicates, seed = require_whole(n_replicates, "n_replicates"), require_whole(seed, "seed", at_least=None)
     pce(pit, case_weights=case_weights)  # refuses what is not a PIT or a weight
     if case_weights is not None:
         case_weights = checked_weights(case_weights, pit.n_cases).to(pit.device)

@@ -1,27 +1,21 @@
 """`check`: the one call a forecaster makes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import (
-    PCETest,
-    PreRank,
-    ProjectedPIT,
-    paper_preranks,
-    pce_test,
-    projected_pit,
-)
-from prerank.calibration.inputs import checked_case_ids
-from prerank.calibration.preranks import Marginal
+from prerank.calibration import PCETest, PreRank, ProjectedPIT, pce_test, projected_pit
+from prerank.calibration.inputs import listed_preranks, require_power, require_whole
+from prerank.calibration.preranks import HDR
 from prerank.diagnosis.missing import complete_in_blocks, pit_of_present_members
+from prerank.diagnosis.options import block_labels, case_identifiers, chosen_preranks, projection_names, weight_per_case
 from prerank.diagnosis.preparation import Prepared, prepare
 from prerank.diagnosis.progress import check_progress
 from prerank.diagnosis.result import LEVEL, Check, tables
+from prerank.diagnosis.suspicions import few_values, quantiles
 from prerank.forecast import Ensemble, as_tensor
 
 
@@ -30,7 +24,7 @@ def check(
     forecast: Any,
     preranks: Sequence[PreRank] | PreRank | None = None,
     *,
-    axes: tuple[str, ...] | None = None,
+    axes: Sequence[str] | Mapping[str, str] | None = None,
     scale: Literal["auto", "pooled", "none"] = "auto",
     case_weights: Any = None,
     observation_weights: Any = None,
@@ -44,12 +38,21 @@ def check(
     """Is the joint forecast calibrated, and if not, how?
 
     `y` (N, D) are observations, `forecast` members (N, M, D), an `Ensemble`, a `GaussianMixture` or a torch
-    distribution; NumPy, torch or pandas. `axes` names the axes of an array in another order, such as
-    ("member", "case", "target"). `preranks` are those of the paper unless said otherwise.
+    distribution; NumPy, torch, pandas or xarray. `axes` says what the axes of an array in another order are, such as
+    ("member", "case", "target"). xarray dimensions called case, member and target are recognised in any order; others
+    take a mapping {"time": "case", "number": "member", "station": "target"}, or a tuple of their names in the order
+    (case, member, target). Dimensions of the same name in y and forecast mean the same. `preranks` are those of the paper
+    unless said otherwise.
 
-    Missing values: a member with NaN is left out of its case, which is then ranked among those present; a case whose
-    observation has NaN is dropped; both are counted in the notes. `scale="pooled"` divides each target by the pooled
-    spread of members and observations; "auto" does so when spreads differ more than tenfold, and says so.
+    Labels: where both sides label their cases (an xarray coordinate, a pandas index other than the default `RangeIndex`,
+    which means position), the forecast, and all that comes one per case, is put into the order of y; so are targets
+    (coordinate, column names), and their labels become their names. What cannot be aligned is refused.
+
+    Missing values (NaN, pandas NA, what a NumPy mask hides): a member with one is left out of its case, which is then
+    ranked among those present; a case whose observation has one is dropped; both are counted in the notes. y and members
+    of different precision are compared in the coarser one. `scale="pooled"` divides each target by the pooled spread of
+    members and observations; "auto" does so when spreads differ more than tenfold, and says so.
+
     `case_weights` (N,) weigh the cases (interval and corrected PCE stay empty then). `blocks` (N,) labels dependent
     cases (a date, say), which are then exchanged with the same member: p-values, intervals (from 20 blocks on), corrected
     PCE and bands all follow. `observation_weights` (N,) belong to weighted members, see `projected_pit`.
@@ -69,20 +72,20 @@ def check(
     """
     if scale not in ("auto", "pooled", "none"):
         raise ValueError(f'scale={scale!r}: say "auto", "pooled" or "none"')
-    prepared = prepare(y, forecast, axes, scale)
-    names = [str(name) for name in y.columns] if isinstance(y, pd.DataFrame) else None
-    chosen = _chosen(preranks, prepared.y.shape[-1])
-    device = prepared.y.device
-    weights = _per_case(case_weights, "case_weights", prepared, device)
-    own = _per_case(observation_weights, "observation_weights", prepared, device)
-    labels = _block_labels(blocks, prepared)
-    ids = _case_ids(case_ids, prepared)
-    pit = _pit(chosen, prepared, own, labels, ids, n_draws, seed)
-    marginal = next((item.name for item in chosen if isinstance(item, Marginal)), None)
-    if names is not None and marginal is not None:
-        pit = pit.renamed(marginal, names)
+    power, seed = require_power(power), require_whole(seed, "seed", at_least=None)
+    n_draws, n_replicates = require_whole(n_draws, "n_draws"), require_whole(n_replicates, "n_replicates")
+    density = preranks is None or any(isinstance(item, HDR) for item in listed_preranks(preranks))
+    prepared = prepare(y, forecast, axes, scale, density)
+    chosen = chosen_preranks(preranks, prepared.y.shape[-1])
+    weights = weight_per_case(case_weights, "case_weights", prepared)
+    own = weight_per_case(observation_weights, "observation_weights", prepared)
+    labels = block_labels(blocks, prepared)
+    ids = case_identifiers(case_ids, prepared)
+    pit = _pit(chosen, prepared, own, labels, prepared.cases if ids is None else ids, n_draws, seed)
+    for group, names in projection_names(chosen, prepared.names).items():
+        pit = pit.renamed(group, names)
     test = pce_test(pit, power=power, n_replicates=n_replicates, seed=seed, blocks=labels, case_weights=weights)
-    notes = [*prepared.notes, *_few_values(prepared, names)]
+    notes = [*prepared.notes, *quantiles(prepared), *few_values(prepared)]
     if not pit.exact:
         notes.append(f"PITs: {pit.method}")
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
@@ -178,62 +181,6 @@ def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
     joined["corrected_p_value"] = holm(joined["p_value"])
     test = PCETest(groups=labels, attainable=torch.zeros(()), **joined)
     return Check(*tables(pit, test, None, None), pit, test, tuple(notes), len(values))
-
-
-def _chosen(preranks: Sequence[PreRank] | PreRank | None, n_targets: int) -> list[PreRank]:
-    if preranks is None:
-        return list(paper_preranks(n_targets))
-    return list(preranks) if isinstance(preranks, Sequence) else [preranks]
-
-
-def _per_case(values: Any, what: str, prepared: Prepared, device: torch.device) -> Tensor | None:
-    """A number per case of the user's, cut to the cases that are left."""
-    if values is None:
-        return None
-    tensor = as_tensor(values, what).to(device)
-    if tensor.ndim != 1 or len(tensor) <= int(prepared.cases.max()):
-        raise ValueError(f"{what} has shape {tuple(tensor.shape)}; one number per case is needed")
-    return tensor[prepared.cases]
-
-
-def _case_ids(case_ids: Any, prepared: Prepared) -> Tensor:
-    """Whole numbers that name the cases that are left; their positions where no names are given."""
-    if case_ids is None:
-        return prepared.cases
-    return checked_case_ids(case_ids, prepared.n_given)[prepared.cases.cpu()].to(prepared.y.device)
-
-
-def _block_labels(blocks: Any, prepared: Prepared) -> Tensor | None:
-    if blocks is None:
-        return None
-    if not isinstance(prepared.forecast, Ensemble):
-        raise ValueError(
-            "blocks= needs an ensemble whose members run through the cases of a block; a distribution has none"
-        )
-    array = np.asarray(blocks)
-    if array.ndim != 1 or len(array) <= int(prepared.cases.max()):
-        raise ValueError(f"blocks have shape {array.shape}; one label per case is needed")
-    _, labels = np.unique(array, return_inverse=True)
-    return torch.as_tensor(labels)[prepared.cases.cpu()].to(prepared.y.device)
-
-
-def _few_values(prepared: Prepared, names: list[str] | None) -> list[str]:
-    """A continuous forecast of a target that takes few values cannot have uniform PITs: say so."""
-    notes = []
-    y = prepared.y
-    for d in range(y.shape[-1]):
-        observed = len(y[:, d].unique())
-        if len(y) < 5 * observed or len(y) < 20:
-            continue
-        if isinstance(prepared.forecast, Ensemble):
-            members = prepared.forecast.members[..., d]
-            if len(members[: max(1, 20_000 // members.shape[1])].unique()) <= 4 * observed:
-                continue  # the members take few values too, and ties are ranked fairly
-        name = names[d] if names else f"y{d + 1}"
-        notes.append(
-            f"{name} takes only {observed} values in {len(y)} cases: no continuous forecast of it can be uniform"
-        )
-    return notes
 
 
 def holm(p_values: Tensor) -> Tensor:

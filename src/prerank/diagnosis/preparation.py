@@ -1,59 +1,55 @@
 """Getting a forecast and its observations ready: missing values, units, and cases with fewer members than others."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.distributions import AffineTransform, Distribution, MultivariateNormal, TransformedDistribution
+from torch.distributions import Distribution, MultivariateNormal
 
-from prerank.forecast import (
-    Ensemble,
-    Forecast,
-    GaussianMixture,
-    as_ensemble,
-    as_observations,
-    equally_weighted_draws,
-    require_vector_distribution,
-)
-
-_TENFOLD = 10.0
+from prerank.calibration.inputs import refuse_bad_law, refuse_outside_support
+from prerank.diagnosis.units import rescale
+from prerank.forecast import Ensemble, Forecast, GaussianMixture, require_vector_distribution
+from prerank.forecast.alignment import Axes, Labels
+from prerank.forecast.fills import refuse_fill_values
+from prerank.forecast.layout import Inputs, observations_and_forecast
+from prerank.forecast.precision import in_one_precision
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Complete observations (N, D), the forecast for them, which of the user's cases they are, and what was done."""
+    """Complete observations (N, D), the forecast for them, which of the user's cases they are, and what was done.
+
+    `labels` are those of the user's `n_given` cases and of the targets, `names` what the targets are called.
+    """
 
     y: Tensor
     forecast: Forecast
     cases: Tensor
     present: Tensor | None
     notes: list[str]
-    n_given: int
+    labels: Labels = field(default_factory=Labels)
+    names: tuple[str, ...] = ()
+    n_given: int = 0
 
 
-def prepare(y: Any, forecast: Any, axes: tuple[str, ...] | None, scale: str) -> Prepared:
-    """Convert, drop missing observations, note missing members, bring targets to comparable units."""
-    observed = as_observations(y)
-    if observed.ndim != 2:
-        raise ValueError(
-            f"check() takes y of shape (cases, targets), got {tuple(observed.shape)}; check models one by one"
-        )
-    known = isinstance(forecast, Ensemble | Distribution)
-    law: Forecast = forecast if known else as_ensemble(forecast, observed, axes)
+def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, density: bool = False) -> Prepared:
+    """Convert, align, drop missing observations, note missing members, bring targets to comparable units.
+
+    `density` says that a pre-rank asks for the density of the observation, which must then have one.
+    """
+    inputs = observations_and_forecast(y, forecast, axes)
+    _refuse_shapes(inputs)
+    observed, law = inputs.y, inputs.forecast
+    notes: list[str] = []
     if isinstance(law, Ensemble):
-        if law.members.ndim != 3 or law.members.shape[0] != len(observed) or law.n_targets != observed.shape[1]:
-            raise ValueError(
-                f"the ensemble has shape {tuple(law.members.shape)} (cases, members, targets), "
-                f"but y has shape {tuple(observed.shape)} (cases, targets)"
-            )
-        dtype = torch.promote_types(observed.dtype, law.members.dtype)
-        observed = observed.to(law.members.device, dtype)
-        law = replace(law, members=law.members.to(dtype))
+        observed = observed.to(law.members.device)
+        observed, members, moved = in_one_precision(observed, law.members, inputs.precision, law.precision)
+        law = replace(law, members=members)
+        notes.extend([] if moved is None else [moved])
     else:
         law = _one_model(law, observed)
     _refuse_infinite(observed, law)
-    notes: list[str] = []
+    names = target_names(inputs.labels, observed.shape[-1])
     n_given = len(observed)
     cases = (~observed.isnan().any(-1)).nonzero()[:, 0]
     if len(cases) == 0:
@@ -61,6 +57,8 @@ def prepare(y: Any, forecast: Any, axes: tuple[str, ...] | None, scale: str) -> 
     if len(cases) < len(observed):
         notes.append(f"{len(observed) - len(cases)} of {len(observed)} cases dropped: the observation is missing")
         observed, law = observed[cases], _select(law, cases)
+    if density:
+        refuse_outside_support(law, observed)
     present = None
     if isinstance(law, Ensemble):
         missing = law.members.isnan().any(-1)
@@ -78,21 +76,58 @@ def prepare(y: Any, forecast: Any, axes: tuple[str, ...] | None, scale: str) -> 
                 notes.append(f"{partly} of {present.numel()} members left out: they have missing values")
             else:
                 present = None
-    observed, law, scaled = _rescale(observed, law, present, scale)
+    observed, law, scaled = rescale(observed, law, present, scale, list(names))
     notes.extend(scaled)
-    return Prepared(observed, law, cases, present, notes, n_given)
+    return Prepared(observed, law, cases, present, notes, inputs.labels, names, n_given)
+
+
+def target_names(labels: Labels, n_targets: int) -> tuple[str, ...]:
+    """What the targets are called by their labels; y1, y2, ... where they have none."""
+    if labels.targets is None:
+        return tuple(f"y{d + 1}" for d in range(n_targets))
+    return tuple(_name(label) for label in labels.targets)
+
+
+def _name(label: Any) -> str:
+    if isinstance(label, tuple):
+        return ", ".join(_name(part) for part in label)
+    return str(label).removesuffix(" 00:00:00") if hasattr(label, "isoformat") else str(label)
+
+
+def _refuse_shapes(inputs: Inputs) -> None:
+    y, law = inputs.y, inputs.forecast
+    if y.ndim != 2:
+        raise ValueError(f"check() takes y of shape (cases, targets), got {tuple(y.shape)}; check models one by one")
+    if 0 in y.shape:
+        raise ValueError(f"y of shape {tuple(y.shape)} holds no case or no target; at least one of each is needed")
+    if not isinstance(law, Ensemble):
+        return
+    if law.members.ndim != 3 or law.members.shape[0] != len(y) or law.n_targets != y.shape[1]:
+        raise ValueError(
+            f"the ensemble has shape {tuple(law.members.shape)} (cases, members, targets), "
+            f"but y has shape {tuple(y.shape)} (cases, targets)"
+        )
+    if law.n_members == 0:
+        raise ValueError(f"the ensemble has shape {tuple(law.members.shape)}: no members; at least one is needed")
 
 
 def _one_model(law: Distribution, observed: Tensor) -> Distribution:
     """The forecast of a single model: batch shape (N,), or (1, N) as a fleet of one gives it."""
     if isinstance(law, GaussianMixture) and len(law.batch_shape) == 2 and law.batch_shape[0] == 1:
         law = GaussianMixture(law.logits[0], law.loc[0], law.scale_tril[0])
-    require_vector_distribution(law)
+    require_vector_distribution(law, len(observed))
     if law.batch_shape != observed.shape[:1]:
+        repeat = f"; law.expand(({len(observed)},)) repeats it" if law.batch_shape == (1,) else ", one model at a time"
         raise ValueError(
             f"the forecast has batch shape {tuple(law.batch_shape)}, but y has {len(observed)} cases: "
-            f"({len(observed)},) is needed, one model at a time"
+            f"({len(observed)},) is needed{repeat}"
         )
+    if law.event_shape != observed.shape[1:]:
+        raise ValueError(
+            f"the forecast is for {law.event_shape[0]} targets, but y has {observed.shape[1]} (shape "
+            f"{tuple(observed.shape)}); both must be the same"
+        )
+    refuse_bad_law(law)
     return law
 
 
@@ -101,6 +136,9 @@ def _refuse_infinite(observed: Tensor, law: Forecast) -> None:
         raise ValueError(f"y has {int(observed.isinf().sum())} infinite values; NaN marks a missing one")
     if isinstance(law, Ensemble) and law.members.isinf().any():
         raise ValueError(f"members have {int(law.members.isinf().sum())} infinite values; NaN marks a missing one")
+    refuse_fill_values(observed, "y")
+    if isinstance(law, Ensemble):
+        refuse_fill_values(law.members, "the members")
 
 
 def _select(law: Forecast, cases: Tensor) -> Forecast:
@@ -112,36 +150,3 @@ def _select(law: Forecast, cases: Tensor) -> Forecast:
         f"cases with a missing observation cannot be cut out of a {type(law).__name__}; drop them from y and the "
         "forecast before, or pass draws as an Ensemble"
     )
-
-
-def _rescale(y: Tensor, law: Forecast, present: Tensor | None, scale: str) -> tuple[Tensor, Forecast, list[str]]:
-    """Divide each target by its pooled spread, so that no unit drowns the others; ranks stay exact."""
-    if scale == "none" or y.shape[-1] == 1:
-        return y, law, []
-    if isinstance(law, Ensemble):
-        members = law.members
-        keep = ~members.isnan().any(-1) if present is None else present
-        # members and observations together: a symmetric function of the points, so exchanging them changes nothing
-        spread = torch.cat([members[keep], y]).std(0, correction=0)
-    else:
-        spread = equally_weighted_draws(law, 16, 0, "spread").members.flatten(0, -2).std(0, correction=0)
-    spread = torch.where(spread > 0, spread, 1.0)
-    ratio = float(spread.max() / spread.min())
-    if scale == "auto" and ratio <= _TENFOLD:
-        return y, law, []
-    why = "asked for" if scale == "pooled" else f'spreads differ {ratio:.0f}-fold; scale="none" keeps the units'
-    return y / spread.to(y), _divide(law, spread), [f"targets divided by their pooled spread ({why})"]
-
-
-def _divide(law: Forecast, spread: Tensor) -> Forecast:
-    if isinstance(law, Ensemble):
-        reference = law.reference
-        if reference is not None:
-            reference = _divide(reference, spread)  # type: ignore[arg-type]
-        return Ensemble(law.members / spread, law.weights, reference)
-    if isinstance(law, GaussianMixture):
-        spread = spread.to(law.loc)
-        return GaussianMixture(law.logits, law.loc / spread, law.scale_tril / spread[:, None])
-    if isinstance(law, MultivariateNormal):
-        return MultivariateNormal(law.loc / spread, scale_tril=law.scale_tril / spread[:, None])
-    return TransformedDistribution(law, AffineTransform(torch.zeros_like(spread), 1 / spread, event_dim=1))

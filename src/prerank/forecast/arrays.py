@@ -2,40 +2,143 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from prerank.forecast.ensemble import Ensemble
+from torch.distributions import Distribution
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_AXES = ("case", "member", "target")
-
-
-def _is_foreign_array(value: object) -> bool:
-    # pandas and xarray objects are recognised by what they can do, so neither needs importing
-    return isinstance(value, np.ndarray) or (hasattr(value, "to_numpy") and not isinstance(value, Tensor))
+_EXACT_IN_SINGLE = 1 << 24  # whole numbers up to here are float32 numbers
 
 
 def as_tensor(value: Any, what: str = "input") -> Tensor:
     """A floating-point tensor from a tensor, an array, a DataFrame, a DataArray or nested lists.
 
-    Shares memory where it can; whole numbers become the default floating type of their world.
+    Shares memory where it can. Whole numbers and booleans become the default floating type of their world, half precision
+    becomes single. What a NumPy mask hides and pandas calls NA is missing, so NaN. Everything else (complex numbers,
+    text, dates, sparse matrices, laws) is refused by name.
+
+    >>> as_tensor(np.ma.masked_equal([1.0, -999.0], -999.0))
+    tensor([1., nan], dtype=torch.float64)
     """
     if isinstance(value, Tensor):
-        return value if value.is_floating_point() else value.to(torch.get_default_dtype())
-    array = value.to_numpy() if hasattr(value, "to_numpy") else np.asarray(value)
-    if array.dtype == object or array.dtype.kind in "USMm":
-        raise TypeError(f"{what} has dtype {array.dtype}; prerank needs numbers (convert text and dates first)")
-    if array.dtype.kind != "f" or array.dtype.itemsize < 4:
+        return _plain_tensor(value, what)
+    if isinstance(value, list | tuple) and len(value) and all(isinstance(item, Tensor) for item in value):
+        value = _stacked(value, what)
+        return _plain_tensor(value, what)
+    array = _as_array(value, what)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{what} has dtype {array.dtype}{_first_of(array)}; {_remedy(array.dtype.kind)}")
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         array = array.astype(np.float64)
-    array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    elif array.dtype.itemsize < 4:
+        array = array.astype(np.float32)
+    array = np.asarray(array.astype(array.dtype.newbyteorder("="), copy=False), order="C")
     if not array.flags.writeable:  # torch cannot share read-only memory safely
         array = array.copy()
     return torch.from_numpy(array)
+
+
+def _plain_tensor(value: Tensor, what: str) -> Tensor:
+    if value.layout is not torch.strided:
+        raise TypeError(f"{what} is a sparse tensor ({value.layout}); pass {_variable(what)}.to_dense()")
+    if value.is_floating_point():
+        return value.float() if value.element_size() < 4 else value
+    if value.is_complex():
+        raise TypeError(f"{what} has dtype {value.dtype}; {_remedy('c')}")
+    dtype = torch.get_default_dtype()
+    if value.dtype in (torch.int32, torch.int64) and value.numel() and dtype == torch.float32:
+        low, high = value.aminmax()
+        if max(-int(low), int(high)) > _EXACT_IN_SINGLE:  # different numbers would become equal
+            dtype = torch.float64
+    return value.to(dtype)
+
+
+def _stacked(items: "list[Tensor] | tuple[Tensor, ...]", what: str) -> Tensor:
+    if len({item.shape for item in items}) > 1:
+        shapes = ", ".join(str(tuple(item.shape)) for item in items[:3])
+        raise ValueError(f"{what} is a list of tensors of different shapes ({shapes}, ...); give all the same shape")
+    return torch.stack(tuple(items))
+
+
+def _as_array(value: Any, what: str) -> np.ndarray:
+    """An array of what can be one; masks and NA become NaN."""
+    if isinstance(value, type):
+        raise TypeError(f"{what} is {described(value)}; pass a value of it, or an array")
+    if isinstance(value, np.ma.MaskedArray):
+        return _filled(value)
+    if isinstance(value, list | tuple) and any(isinstance(item, np.ma.MaskedArray) for item in value):
+        return _filled(np.ma.stack(value))
+    # asked of the type: a table answers for its columns too, and one of them may be called "members"
+    kind, sort = described(value), type(value)
+    if hasattr(sort, "toarray"):
+        raise TypeError(f"{what} is a sparse {sort.__name__}; pass {_variable(what)}.toarray()")
+    if hasattr(sort, "data_vars"):
+        raise TypeError(
+            f"{what} is a Dataset of several variables; pass one DataArray, such as {_variable(what)}.to_dataarray()"
+        )
+    if is_forecast(value):
+        raise TypeError(f"{what} is {kind}, which is a forecast already; an array of numbers is needed here")
+    if hasattr(sort, "rvs") or hasattr(sort, "pdf"):
+        raise TypeError(
+            f"{what} is a law of another library ({sort.__name__}); pass draws from it as members "
+            "(cases, members, targets), or a torch distribution"
+        )
+    if isinstance(getattr(value, "values", None), Tensor):
+        raise TypeError(f"{what} is {kind}; pass the numbers in it, {_variable(what)}.values")
+    if hasattr(sort, "to_numpy"):
+        return _from_table(value)
+    if value is None or isinstance(value, str | bytes | dict | set) or callable(value):
+        raise TypeError(f"{what} is {kind}; pass an array of numbers (NumPy, torch, pandas, xarray or nested lists)")
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        if "inhomogeneous" in str(error):
+            raise ValueError(f"{what} has rows of different lengths; give every row the same length") from None
+        raise TypeError(f"{what} is {kind} that makes no array ({str(error).splitlines()[0]})") from None
+    if array.ndim == 0 and array.dtype == object:
+        raise TypeError(f"{what} is {kind}; pass an array of numbers (NumPy, torch, pandas, xarray or nested lists)")
+    return array
+
+
+def _filled(masked: np.ma.MaskedArray) -> np.ndarray:
+    if masked.dtype.kind not in "fiub":
+        return masked.data
+    dtype = masked.dtype if masked.dtype.kind == "f" else np.dtype(np.float64)
+    return np.ma.filled(masked.astype(dtype), np.nan)
+
+
+def _from_table(value: Any) -> np.ndarray:
+    """The numbers of a pandas or xarray object, NA as NaN; recognised by what it can do, so neither needs importing."""
+    dtypes: Any = getattr(value, "dtypes", getattr(value, "dtype", None))
+    several: list[Any] = list(dtypes) if hasattr(type(value), "columns") else [dtypes]
+    shared = len(set(several)) == 1 and isinstance(several[0], np.dtype)
+    if not several or shared or any(getattr(dtype, "kind", "O") not in "fiub" for dtype in several):
+        return np.asarray(value.to_numpy())
+    single = all(dtype.kind == "f" and dtype.itemsize <= 4 for dtype in several)
+    return np.asarray(value.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan))
+
+
+def _first_of(array: np.ndarray) -> str:
+    if array.dtype != object or array.size == 0:
+        return ""
+    flat = array.ravel()
+    other = next((item for item in flat if not isinstance(item, int | float | np.number)), flat[0])
+    return f" (it holds {other!r}, a {type(other).__name__})"
+
+
+def _remedy(kind: str) -> str:
+    if kind == "c":
+        return "prerank needs real numbers (pass real and imaginary parts as two targets)"
+    if kind == "O":
+        return (
+            "prerank needs numbers (convert text and dates first, mark what is missing by NaN, and turn objects that "
+            "are numbers into floats with .astype(float))"
+        )
+    return "prerank needs numbers (convert text and dates first)"
 
 
 def as_observations(y: Any) -> Tensor:
@@ -44,6 +147,10 @@ def as_observations(y: Any) -> Tensor:
     >>> as_observations([[1.0, 2.0], [3.0, 4.0]]).shape
     torch.Size([2, 2])
     """
+    if is_forecast(y):
+        raise TypeError(
+            f"y is {described(y)}, which is a forecast: y and the forecast look swapped; pass the observations as y"
+        )
     tensor = as_tensor(y, "y")
     if tensor.ndim < 2:
         raise ValueError(
@@ -53,57 +160,30 @@ def as_observations(y: Any) -> Tensor:
     return tensor
 
 
-def as_ensemble(values: Any, y: Tensor | None = None, axes: Sequence[str] | None = None) -> Ensemble:
-    """An `Ensemble` from an array whose axes are named, in any order.
-
-    `axes` names the axes of `values`, e.g. ("member", "case", "target") for the sample-first layout of PyMC, sbi and
-    torch. Without it the layout is (case, member, target), xarray dimensions with those names are honoured, and a
-    shape that contradicts `y` (N, D), or fits it in two ways, is refused.
-
-    >>> as_ensemble(torch.zeros(100, 8, 3), axes=("member", "case", "target")).members.shape
-    torch.Size([8, 100, 3])
-    """
-    if axes is None and hasattr(values, "dims") and set(_AXES) <= set(values.dims):
-        axes = tuple(values.dims)
-    tensor = as_tensor(values, "the ensemble")
-    if axes is not None:
-        if sorted(axes) != sorted(_AXES) or tensor.ndim != 3:
-            raise ValueError(
-                f"axes={tuple(axes)} for an array of shape {tuple(tensor.shape)}: name each of {_AXES} exactly once"
-            )
-        return Ensemble(tensor.permute(*(list(axes).index(axis) for axis in _AXES)))
-    if y is not None and tensor.ndim >= 3:
-        _refuse_other_layouts(tuple(tensor.shape), tuple(y.shape))
-    return Ensemble(tensor)
+def _variable(what: str) -> str:
+    return what.removeprefix("the ")
 
 
-def _refuse_other_layouts(shape: tuple[int, ...], observed: tuple[int, ...]) -> None:
-    *_, cases, targets = observed
-    first, second, last = shape[-3:]
-    fits = first == cases and last == targets
-    sample_first = second == cases and last == targets
-    member_last = first == cases and second == targets
-    if fits and sample_first and cases > 1 and len(shape) == 3:
-        raise ValueError(
-            f"an ensemble of shape {shape} for {cases} cases is ambiguous: the first two axes have the same length; "
-            'say axes=("case", "member", "target") or axes=("member", "case", "target")'
-        )
-    if fits and member_last and targets > 1 and len(shape) == 3:
-        raise ValueError(
-            f"an ensemble of shape {shape} for {targets} targets is ambiguous: the last two axes have the same length; "
-            'say axes=("case", "member", "target") or axes=("case", "target", "member")'
-        )
-    if fits:
-        return
-    hint = ""
-    if sample_first:
-        hint = ' it looks sample-first: pass axes=("member", "case", "target")'
-    elif member_last:
-        hint = ' it looks member-last: pass axes=("case", "target", "member")'
-    raise ValueError(
-        f"an ensemble of shape {shape} does not match y of shape {observed}: "
-        f"expected (..., {cases} cases, M members, {targets} targets);{hint or ' check both'}"
+def described(value: object) -> str:
+    """What a value is, for an error: "an Ensemble", "the class PCA", "None"."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' or name == 'ndarray' else 'a'} {name}"
+
+
+def is_forecast(value: object) -> bool:
+    """Whether a value is a forecast already: an `Ensemble` or a torch distribution."""
+    return isinstance(value, Distribution) or (
+        type(value).__name__ == "Ensemble" and type(value).__module__.startswith("prerank.")
     )
+
+
+def is_foreign(value: object) -> bool:
+    """Whether a value is for the door: neither a tensor nor nothing nor an object of this library."""
+    return not (value is None or isinstance(value, Tensor) or type(value).__module__.startswith("prerank."))
 
 
 def _back(value: Any) -> Any:
@@ -115,8 +195,11 @@ def _back(value: Any) -> Any:
     return value
 
 
-def accepts_arrays(*names: str) -> Callable[[_F], _F]:
-    """Let the named arguments of a torch function be NumPy, pandas or xarray; tensors go back as NumPy then."""
+def accepts_arrays(*names: str, labelled: tuple[str, ...] = ()) -> Callable[[_F], _F]:
+    """Let the named arguments of a torch function be NumPy, pandas or xarray; tensors go back as NumPy then.
+
+    `labelled` arguments are passed on as they are, for a function that looks at their labels before it converts them.
+    """
 
     def decorate(function: _F) -> _F:
         signature = inspect.signature(function)
@@ -124,12 +207,10 @@ def accepts_arrays(*names: str) -> Callable[[_F], _F]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             bound = signature.bind(*args, **kwargs)
-            foreign = False
+            foreign = any(is_foreign(bound.arguments.get(name)) for name in (*names, *labelled))
             for name in names:
-                value = bound.arguments.get(name)
-                if _is_foreign_array(value) or isinstance(value, list):
-                    bound.arguments[name] = as_tensor(value, name)
-                    foreign = True
+                if is_foreign(bound.arguments.get(name)):
+                    bound.arguments[name] = as_tensor(bound.arguments[name], name)
             result = function(*bound.args, **bound.kwargs)
             return _back(result) if foreign else result
 

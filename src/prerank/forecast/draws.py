@@ -6,13 +6,14 @@ from torch.distributions import Distribution
 
 from prerank.forecast.ensemble import Ensemble
 from prerank.forecast.mixture import GaussianMixture
+from prerank.forecast.whole import require_whole
 from prerank.randomness import seeded
 
 Forecast = Ensemble | Distribution
 
 
-def require_vector_distribution(law: Distribution) -> None:
-    """Refuse a distribution over scalars: its cases and targets cannot be told apart."""
+def require_vector_distribution(law: Distribution, n_cases: int | None = None) -> None:
+    """Refuse a distribution over scalars (its cases and targets cannot be told apart) and one without an axis of cases."""
     if len(law.event_shape) != 1:
         raise ValueError(
             f"the distribution has event shape {tuple(law.event_shape)} and batch shape {tuple(law.batch_shape)}; "
@@ -20,7 +21,11 @@ def require_vector_distribution(law: Distribution) -> None:
             "wrap independent targets as torch.distributions.Independent(law, 1)"
         )
     if not law.batch_shape:
-        raise ValueError("the distribution has no axis of cases; give it batch shape (1,) with law.expand((1,))")
+        shape = "(N,) for N" if n_cases is None else f"({n_cases},) for {n_cases}"
+        raise ValueError(
+            f"the distribution has no axis of cases; if all cases share it, give it batch shape {shape} cases with "
+            f"law.expand({'(N,)' if n_cases is None else f'({n_cases},)'})"
+        )
 
 
 def equally_weighted_draws(
@@ -31,6 +36,7 @@ def equally_weighted_draws(
     Draws of a `GaussianMixture` depend on (seed, stream, case) alone; those of another distribution come from its own
     `sample` under a forked generator, so they also depend on how many cases are drawn together.
     """
+    n_members, seed = require_whole(n_members, "n_members"), require_whole(seed, "seed", at_least=None)
     if isinstance(law, GaussianMixture):
         return law.ensemble(n_members, seed, stream, case_ids)
     require_vector_distribution(law)

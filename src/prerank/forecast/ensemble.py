@@ -1,11 +1,15 @@
 """An ensemble: members, their weights, and what the pre-ranks may learn the forecast's law from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
+
+from prerank.forecast.alignment import ROLES, is_xarray
+from prerank.forecast.arrays import as_tensor
+from prerank.forecast.precision import precision_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +19,9 @@ class Ensemble:
     `members` is (..., N, M, D): N cases, M members, D targets; leading axes are free. `weights` is (..., N, M) and
     need not sum to one; None means equal. `reference` is what a pre-rank may learn from (principal directions, a
     density, a joint CDF) instead of the members it ranks: independent draws (..., N, R, D), another `Ensemble`, or
-    a torch distribution. Without it the members are pooled with the observation.
+    a torch distribution. Without it the members are pooled with the observation. NumPy, pandas and xarray become torch;
+    an xarray array whose dimensions are called case, member and target may have them in any order. `precision` is the
+    floating type that the members came in (None: whole numbers); half precision is kept in single.
 
     >>> forecast = Ensemble(torch.zeros(7, 20, 3))
     >>> forecast.n_cases, forecast.n_members, forecast.n_targets
@@ -25,31 +31,50 @@ class Ensemble:
     members: Tensor
     weights: Tensor | None = None
     reference: "Ensemble | Distribution | Tensor | None" = None
+    precision: torch.dtype | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        given: Any = self.members
+        if is_xarray(given) and sorted(map(str, given.dims)) == sorted(ROLES):
+            given = given.transpose(*ROLES)
+        object.__setattr__(self, "members", as_tensor(given, "members"))
+        object.__setattr__(self, "precision", precision_of(given))
         if self.members.ndim < 3:
             raise ValueError(
                 f"members need three axes (cases, members, targets), got shape {tuple(self.members.shape)}; "
                 "for one target use members[..., None], for one case members[None]"
             )
-        if not self.members.is_floating_point():
-            object.__setattr__(self, "members", self.members.to(torch.get_default_dtype()))
-        if self.weights is not None and self.weights.shape != self.members.shape[:-1]:
-            raise ValueError(
-                f"weights have shape {tuple(self.weights.shape)} but members have {tuple(self.members.shape)}; "
-                f"one weight per case and member is {tuple(self.members.shape[:-1])}"
-            )
-        reference = self.reference
-        if isinstance(reference, Tensor):
-            reference = Ensemble(reference)
-            object.__setattr__(self, "reference", reference)
-        if isinstance(reference, Ensemble):
-            cases, targets = reference.members.shape[-3], reference.members.shape[-1]
-            if (cases, targets) != (self.n_cases, self.n_targets):
+        if self.weights is not None:
+            object.__setattr__(self, "weights", as_tensor(self.weights, "weights"))
+            if self.weights.shape != self.members.shape[:-1]:
                 raise ValueError(
-                    f"reference draws are for {cases} cases and {targets} targets, "
-                    f"the members for {self.n_cases} and {self.n_targets}"
+                    f"weights have shape {tuple(self.weights.shape)} but members have {tuple(self.members.shape)}; "
+                    f"one weight per case and member is {tuple(self.members.shape[:-1])}"
                 )
+        if self.reference is not None:
+            object.__setattr__(self, "reference", self._fitting(self.reference))
+
+    def _fitting(self, reference: Any) -> "Ensemble | Distribution":
+        """The reference as a forecast of the same cases and targets."""
+        if isinstance(reference, type):
+            raise TypeError(f"reference is the class {reference.__name__}; pass a value of it")
+        if isinstance(reference, Distribution):
+            if len(reference.event_shape) != 1 or not reference.batch_shape:
+                raise ValueError(
+                    f"the reference has event shape {tuple(reference.event_shape)} and batch shape "
+                    f"{tuple(reference.batch_shape)}; ({self.n_targets},) and ({self.n_cases},) are needed: wrap "
+                    "independent targets as torch.distributions.Independent(law, 1), repeat one law with law.expand"
+                )
+            cases, targets = reference.batch_shape[-1], reference.event_shape[0]
+        else:
+            reference = reference if isinstance(reference, Ensemble) else Ensemble(reference)
+            cases, targets = reference.n_cases, reference.n_targets
+        if (cases, targets) != (self.n_cases, self.n_targets):
+            raise ValueError(
+                f"reference draws are for {cases} cases and {targets} targets, "
+                f"the members for {self.n_cases} and {self.n_targets}"
+            )
+        return reference
 
     @property
     def n_cases(self) -> int:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from prerank.forecast.arrays import as_tensor
 from prerank.forecast.drawing import Draw
 from prerank.forecast.elementwise import gaussian_log_density
 from prerank.forecast.ensemble import Ensemble
@@ -19,7 +20,7 @@ class GaussianMixture(Distribution):
     r"""Mixture of C Gaussians per case, $\sum_c \pi_c(x)\, N(\mu_c(x), L_c(x) L_c(x)^\top)$.
 
     `logits` (..., N, C), `loc` (..., N, C, D), `scale_tril` (..., N, C, D, D), lower triangular with a positive
-    diagonal. A torch distribution with batch shape (..., N) and event shape (D,).
+    diagonal; torch or NumPy. A torch distribution with batch shape (..., N) and event shape (D,).
 
     >>> law = GaussianMixture(torch.zeros(4, 2), torch.zeros(4, 2, 3), torch.eye(3).expand(4, 2, 3, 3))
     >>> law.log_prob(torch.zeros(4, 3))
@@ -31,8 +32,10 @@ class GaussianMixture(Distribution):
     has_rsample = False
 
     def __init__(self, logits: Tensor, loc: Tensor, scale_tril: Tensor, validate_args: bool | None = None) -> None:
-        expected = (*logits.shape, loc.shape[-1])
-        if loc.shape != expected or scale_tril.shape != (*expected, loc.shape[-1]):
+        logits, loc = as_tensor(logits, "logits"), as_tensor(loc, "loc")
+        scale_tril = as_tensor(scale_tril, "scale_tril")
+        expected = (*logits.shape, *loc.shape[-1:])
+        if logits.ndim == 0 or loc.shape != expected or scale_tril.shape != (*expected, loc.shape[-1]):
             raise ValueError(
                 f"logits {tuple(logits.shape)} go with loc (..., C, D) and scale_tril (..., C, D, D), "
                 f"got loc {tuple(loc.shape)} and scale_tril {tuple(scale_tril.shape)}"

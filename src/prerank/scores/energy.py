@@ -12,7 +12,7 @@ from prerank.scores.inputs import observations_and_members
 _FAIR = Fair()
 
 
-@accepts_arrays("y", "weights")
+@accepts_arrays("weights", labelled=("y",))
 def energy_score(
     y: Tensor,
     forecast: Forecast | Tensor,

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, as_ensemble, as_observations, as_tensor, equally_weighted_draws
+from prerank.forecast import Ensemble, as_tensor, equally_weighted_draws, require_vector_distribution
+from prerank.forecast.fills import SMALLEST_FILL, refuse_fill_values
+from prerank.forecast.layout import Inputs, observations_and_forecast
 
 
 def observations_and_members(
@@ -15,10 +17,11 @@ def observations_and_members(
     """Observations (..., N, D) and an ensemble (..., N, M, D) of one dtype, checked.
 
     `forecast` is an `Ensemble`, an array of members, or a distribution, of which `n_members` equally weighted draws
-    are taken. `weights` go with members that have none yet.
+    are taken. `weights` go with members that have none yet. Cases and targets are aligned where both sides label them.
     """
-    y = as_observations(y)
-    ensemble = _ensemble(y, forecast, weights, n_members, seed)
+    inputs = _aligned(y, forecast)
+    y = inputs.y
+    ensemble = _ensemble(inputs, weights, n_members, seed)
     check_members(ensemble, "the forecast")
     check_observations(y)
     check_shapes(y, tuple(ensemble.members.shape))
@@ -26,25 +29,30 @@ def observations_and_members(
     return y.to(dtype), as_dtype(ensemble, dtype)
 
 
-def _ensemble(y: Tensor, forecast: Any, weights: Any, n_members: int, seed: int) -> Ensemble:
+def _aligned(y: Any, forecast: Any) -> Inputs:
+    try:
+        return observations_and_forecast(y, forecast)
+    except ValueError as error:
+        if "axes=" in str(error):
+            error.add_note("A score takes no axes: pass it prerank.forecast.as_ensemble(members, axes=...) instead.")
+        raise
+
+
+def _ensemble(inputs: Inputs, weights: Any, n_members: int, seed: int) -> Ensemble:
+    forecast = inputs.forecast
     if isinstance(forecast, Distribution):
         if weights is not None:
             raise ValueError(f"weights= go with members; the draws of a {type(forecast).__name__} weigh the same")
+        require_vector_distribution(forecast, inputs.y.shape[-2])
         return equally_weighted_draws(forecast, n_members, seed)
-    ensemble = forecast if isinstance(forecast, Ensemble) else _from_array(y, forecast)
     if weights is None:
-        return ensemble
-    if ensemble.weights is not None:
+        return forecast
+    if forecast.weights is not None:
         raise ValueError("the Ensemble carries weights already; pass them there or as weights=, not both")
-    return Ensemble(ensemble.members, as_tensor(weights, "weights"))
-
-
-def _from_array(y: Tensor, members: Any) -> Ensemble:
-    try:
-        return as_ensemble(members, y)
-    except ValueError as error:
-        error.add_note("A score takes no axes: pass it prerank.forecast.as_ensemble(members, axes=...) instead.")
-        raise
+    given = as_tensor(weights, "weights")
+    if inputs.order is not None and given.ndim == 2:  # they stand in the order of the forecast as it came
+        given = given[inputs.order]
+    return Ensemble(forecast.members, given)
 
 
 def as_dtype(ensemble: Ensemble, dtype: torch.dtype) -> Ensemble:
@@ -101,11 +109,13 @@ def check_shapes(y: Tensor, members: tuple[int, ...], what: str = "the forecast"
 
 
 def _refuse_non_finite(values: Tensor, what: str, axes: str, remedy: str) -> None:
-    # one sum instead of a mask as large as the input: NaN and infinity survive it. A finite sum settles the matter;
-    # one that overflowed is looked at closely.
+    # one sum instead of a mask as large as the input: NaN, infinity and fill values survive it. A moderate sum settles
+    # the matter; any other is looked at closely.
     values = values.detach()
-    if bool(torch.isfinite(values.sum())):
+    total = float(values.sum())
+    if abs(total) < SMALLEST_FILL:
         return
+    refuse_fill_values(values, what)
     bad = ~torch.isfinite(values)
     if bool(bad.any()):
         first = tuple(int(i) for i in bad.nonzero()[0])

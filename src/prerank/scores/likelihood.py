@@ -5,10 +5,12 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.forecast import Ensemble, accepts_arrays, as_observations, require_vector_distribution
+from prerank.forecast.arrays import described
+from prerank.forecast.support import refuse_outside_support
 from prerank.scores.inputs import check_observations, check_shapes
 
 
-@accepts_arrays("y")
+@accepts_arrays(labelled=("y",))
 def nll(y: Tensor, forecast: Distribution) -> Tensor:
     r"""Negative log-likelihood of each case, $-\log f(y)$: the logarithmic score.
 
@@ -23,12 +25,16 @@ def nll(y: Tensor, forecast: Distribution) -> Tensor:
     >>> nll(torch.zeros(3, 2), law)  # log(2 pi)
     tensor([1.8379, 1.8379, 1.8379])
     """
+    if isinstance(y, Distribution | Ensemble):
+        as_observations(y)  # says that the two are swapped
     if not isinstance(forecast, Distribution):
-        kind = "an Ensemble" if isinstance(forecast, Ensemble) else f"a {type(forecast).__name__}"
-        raise TypeError(f"{kind} has no density; nll needs a torch distribution, energy_score takes members")
-    require_vector_distribution(forecast)
+        raise TypeError(
+            f"{described(forecast)} has no density; nll needs a torch distribution, energy_score takes members"
+        )
     y = as_observations(y)
+    require_vector_distribution(forecast, y.shape[-2])
     check_observations(y)
     batch, event = forecast.batch_shape, forecast.event_shape
     check_shapes(y, (*batch, 1, *event))
+    refuse_outside_support(forecast, y, "score its draws with energy_score instead")
     return -forecast.log_prob(y.expand(torch.broadcast_shapes(y.shape, (*batch, *event))))

@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.forecast import Ensemble, accepts_arrays, as_tensor
+from prerank.forecast.layout import refuse_swapped
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members
@@ -12,7 +13,7 @@ from prerank.scores.inputs import observations_and_members
 _FAIR = Fair()
 
 
-@accepts_arrays("t", "weights")
+@accepts_arrays("weights", labelled=("t",))
 def crps(
     t: Tensor, t_members: Tensor | Ensemble, weights: Tensor | None = None, estimator: Estimator = _FAIR
 ) -> Tensor:
@@ -36,6 +37,7 @@ def crps(
             f"crps takes the projected members (..., N, M, K), not a {type(t_members).__name__}; project the members "
             "of prerank.forecast.equally_weighted_draws(law, n_members)"
         )
+    refuse_swapped(t, t_members)
     if not isinstance(t_members, Ensemble):
         # projections come in the project's own layout: unlike raw members, K = M leaves nothing to guess
         t_members = Ensemble(as_tensor(t_members, "t_members"))

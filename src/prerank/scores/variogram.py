@@ -13,7 +13,7 @@ from prerank.scores.inputs import observations_and_members
 _FAIR = Fair()
 
 
-@accepts_arrays("y", "pair_weights", "weights")
+@accepts_arrays("pair_weights", "weights", labelled=("y",))
 def variogram_score(
     y: Tensor,
     forecast: Forecast | Tensor,

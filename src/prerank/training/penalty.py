@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from prerank.calibration import (
     PCA,
@@ -19,8 +20,17 @@ from prerank.calibration import (
     pce_kde,
     smooth_pit,
 )
+from prerank.calibration.inputs import listed_preranks
 from prerank.calibration.projection import LinearProjection
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, differentiable_draws
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    GaussianMixture,
+    as_observations,
+    differentiable_draws,
+    require_vector_distribution,
+)
+from prerank.forecast.arrays import described
 from prerank.randomness import key, normal
 
 
@@ -108,6 +118,7 @@ class PreRankPenalty:
         `case_weights` (B,) or (..., B) enter the empirical CDF of the PITs. `noise` holds standard normal numbers
         (..., B, S, D) for the draws that are ranked and for those that pre-ranks learn from, in place of the keyed ones.
         """
+        y = _checked_observations(forecast, y)
         levels = (torch.arange(self.n_levels, dtype=y.dtype, device=y.device) + 0.5) / self.n_levels
         total = torch.zeros((), dtype=y.dtype, device=y.device)
         for pit in self.pits(forecast, y, seed, step, noise):
@@ -155,16 +166,35 @@ class PreRankPenalty:
 
 def listed(preranks: PreRank | Sequence[PreRank]) -> tuple[PreRank, ...]:
     """One pre-rank or several as a tuple; anything else is refused, names and classes among it."""
-    several = isinstance(preranks, Sequence) and not isinstance(preranks, str)
-    items: tuple[PreRank, ...] = tuple(preranks) if several else (preranks,)  # type: ignore[arg-type, assignment]
-    if not items:
+    if isinstance(preranks, Sequence) and not isinstance(preranks, str) and not len(preranks):
         raise ValueError("the penalty needs at least one pre-rank")
-    for item in items:
-        if isinstance(item, type) or not hasattr(item, "given"):
-            raise TypeError(
-                f"{item!r} is not a pre-rank; pass a value such as Location() or PCA(), or wrap f as Custom(f)"
-            )
-    return items
+    return tuple(listed_preranks(preranks))
+
+
+def _checked_observations(forecast: Forecast, y: Any) -> Tensor:
+    """y as a tensor that fits the forecast; on a GPU its values are not looked at, which would wait for the device."""
+    if not isinstance(forecast, Distribution | Ensemble):
+        swapped = "; the penalty takes (forecast, y), in this order" if isinstance(y, Distribution | Ensemble) else ""
+        raise TypeError(
+            f"the forecast is {described(forecast)}, not a GaussianMixture, a torch distribution or an Ensemble{swapped}"
+        )
+    observed = as_observations(y)
+    if isinstance(forecast, Ensemble):
+        batch, targets = forecast.members.shape[:-2], forecast.n_targets
+    else:
+        require_vector_distribution(forecast, observed.shape[-2])
+        batch, targets = forecast.batch_shape, forecast.event_shape[-1]
+    if observed.shape[-2:] != (batch[-1], targets):
+        raise ValueError(
+            f"y has shape {tuple(observed.shape)}, but the forecast is for {batch[-1]} cases and {targets} targets"
+        )
+    if observed.device.type == "cpu" and not bool(observed.isfinite().all()):
+        bad = int((~observed.isfinite()).any(-1).sum())
+        raise ValueError(
+            f"y has NaN or infinite values in {bad} of {observed[..., 0].numel()} cases, so the penalty would be NaN; "
+            "drop them"
+        )
+    return observed
 
 
 def require_sound(temperature: float, n_levels: int, power: float, n_draws: int) -> None:

@@ -1,0 +1,205 @@
+"""Which axis is which, and which case is which: names of xarray dimensions, labels of pandas and xarray.
+
+A label is what a container calls a case or a target: an xarray coordinate, or a pandas index or column name. A pandas
+`RangeIndex`, the default, means position and is no label; so is an xarray dimension without a coordinate.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+ROLES = ("case", "member", "target")
+_OF_Y = ("case", "target")
+Axes = Sequence[str] | Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The labels of cases and targets as pandas indices; None where there are none and position counts."""
+
+    cases: Any = None
+    targets: Any = None
+
+
+def is_xarray(value: object) -> bool:
+    return hasattr(type(value), "dims") and hasattr(type(value), "transpose") and hasattr(type(value), "indexes")
+
+
+def _is_pandas(value: object) -> bool:
+    return hasattr(type(value), "iloc") and hasattr(value, "index")
+
+
+def oriented(y: Any, forecast: Any, axes: Axes | None) -> tuple[Any, Any, bool]:
+    """xarray objects with their dimensions in the order (case, target) and (case, member, target).
+
+    Roles come from `axes`, from dimensions that are called like them, and from dimensions of the same name in the other
+    object. Also says whether the layout of the forecast is known now, so that no shape needs guessing.
+    """
+    y_dims = _dims(y, 2)
+    forecast_dims = _dims(forecast, 3)
+    if isinstance(axes, Mapping):
+        _check_mapping(axes, y_dims, forecast_dims)
+    of_forecast = {} if forecast_dims is None else _said(forecast_dims, axes, ROLES)
+    of_y = {} if y_dims is None else _said(y_dims, axes if isinstance(axes, Mapping) else None, _OF_Y)
+    if y_dims is not None and not of_y and not _shared(y_dims, of_forecast):
+        _refuse_two_orders(y_dims, forecast_dims)
+    if y_dims is not None:
+        of_y = _completed(y_dims, {**_shared(y_dims, of_forecast), **of_y}, _OF_Y, "y")
+        y = y.transpose(*_in_order(y_dims, of_y, _OF_Y))
+    if forecast_dims is None:
+        return y, forecast, False
+    of_forecast = {**_shared(forecast_dims, of_y), **of_forecast}
+    if not of_forecast:
+        return y, forecast, False
+    of_forecast = _completed(forecast_dims, of_forecast, ROLES, "the forecast")
+    return y, forecast.transpose(*_in_order(forecast_dims, of_forecast, ROLES)), True
+
+
+def _refuse_two_orders(y_dims: tuple[Any, ...], forecast_dims: tuple[Any, ...] | None) -> None:
+    """Where no name says which dimension holds the cases, the order must: the same in y and in the forecast."""
+    there = [dim for dim in forecast_dims or () if dim in y_dims]
+    if len(there) == 2 and tuple(there) != y_dims:
+        first, last = y_dims
+        raise ValueError(
+            f"y has the dimensions {y_dims} and the forecast {forecast_dims}, in another order; say which holds the cases: "
+            f"axes={{{first!r}: 'case', {last!r}: 'target'}} or axes={{{last!r}: 'case', {first!r}: 'target'}}"
+        )
+
+
+def _dims(value: Any, n_axes: int) -> tuple[Any, ...] | None:
+    return tuple(value.dims) if is_xarray(value) and len(value.dims) == n_axes else None
+
+
+def _check_mapping(axes: Mapping[str, str], *known: tuple[Any, ...] | None) -> None:
+    dims = [dim for names in known if names is not None for dim in names]
+    if not dims:
+        raise TypeError(
+            f"axes={dict(axes)} names dimensions, which only xarray objects have; for an array, say what each axis is: "
+            'axes=("member", "case", "target")'
+        )
+    for dim, role in axes.items():
+        if role not in ROLES or dim not in dims:
+            example = dict(zip(dims[-3:], ROLES, strict=False))
+            raise ValueError(
+                f"axes={dict(axes)}: {dim!r}: {role!r} does not give a dimension (one of {tuple(dict.fromkeys(dims))}) a "
+                f"role (one of {ROLES}); write it like {example}"
+            )
+
+
+def _said(dims: tuple[Any, ...], axes: Axes | None, wanted: tuple[str, ...]) -> dict[Any, str]:
+    """What `axes` and the names of the dimensions say about their roles, as far as they do."""
+    named = {dim: dim for dim in dims if dim in wanted}
+    if axes is None or len(named) == len(dims):
+        return named
+    if isinstance(axes, Mapping):
+        return {**named, **{dim: role for dim, role in axes.items() if dim in dims}}
+    if sorted(axes) == sorted(map(str, dims)):
+        given = dict(zip(axes, wanted, strict=True))
+    elif sorted(axes) == sorted(wanted):
+        given = dict(zip(dims, axes, strict=True))
+    else:
+        raise ValueError(
+            f"axes={tuple(axes)} for the dimensions {dims}: name each of {wanted} exactly once, in the order of the "
+            "dimensions, or name the dimensions in the order (case, member, target)"
+        )
+    for dim, role in given.items():
+        if named.get(dim, role) != role:
+            raise ValueError(
+                f"axes={tuple(axes)} makes the dimension {dim!r} the {role}s; name the dimensions {dims} in the order "
+                "(case, member, target)"
+            )
+    return given
+
+
+def _shared(dims: tuple[Any, ...], other: dict[Any, str]) -> dict[Any, str]:
+    return {dim: other[dim] for dim in dims if dim in other}
+
+
+def _completed(dims: tuple[Any, ...], known: dict[Any, str], wanted: tuple[str, ...], what: str) -> dict[Any, str]:
+    """A role for every dimension: the last one by elimination, several only where they stand in their usual places."""
+    for dim, role in known.items():
+        if role not in wanted or list(known.values()).count(role) > 1:
+            raise ValueError(
+                f"{what} has the dimensions {dims}, of which {dim!r} would be the {role}s; it needs one each for "
+                f"{', '.join(wanted)}: say which with axes={{name: role}}"
+            )
+    unknown = [dim for dim in dims if dim not in known]
+    left = [role for role in wanted if role not in known.values()]
+    if len(unknown) > 1 and any(dims.index(dim) != wanted.index(role) for dim, role in known.items()):
+        raise ValueError(
+            f"{what} has the dimensions {dims}, of which {' and '.join(map(repr, unknown))} could be "
+            f"{' or '.join(left)}: say which with axes={{{unknown[0]!r}: {left[0]!r}, ...}}"
+        )
+    return {**known, **dict(zip(unknown, left, strict=True))}
+
+
+def _in_order(dims: tuple[Any, ...], roles: dict[Any, str], wanted: tuple[str, ...]) -> list[Any]:
+    return sorted(dims, key=lambda dim: wanted.index(roles[dim]))
+
+
+def labels_of(value: Any, n_axes: int) -> Labels:
+    """The labels of the first axis (cases) and, of two axes or more, of the last one (targets)."""
+    if is_xarray(value) and len(value.dims) == n_axes:
+        indexes = value.indexes
+        return Labels(indexes.get(value.dims[0]), indexes.get(value.dims[-1]) if n_axes > 1 else None)
+    if _is_pandas(value):
+        columns = getattr(value, "columns", None) if hasattr(type(value), "columns") else None
+        return Labels(_unless_default(value.index), None if columns is None else _unless_default(columns))
+    if n_axes == 2 and isinstance(getattr(value, "columns", None), list):  # a table without an index, such as polars'
+        import pandas as pd
+
+        return Labels(None, pd.Index(value.columns))
+    return Labels()
+
+
+def _unless_default(index: Any) -> Any:
+    return None if type(index).__name__ == "RangeIndex" else index
+
+
+def positions(labels: Any, wanted: Any, what: str, axis: str = "case", whose: str = "y") -> np.ndarray | None:
+    """Where in `labels` each of the `wanted` labels stands; None where nothing needs moving or one side has no labels.
+
+    Labels must be the same on both sides, each once (unless both have the same order already).
+    """
+    if labels is None or wanted is None or (len(labels) == len(wanted) and labels.equals(wanted)):
+        return None
+    for index, name in ((wanted, whose), (labels, what)):
+        if not index.is_unique:
+            twice = index[index.duplicated()][0]
+            raise ValueError(
+                f"{axis} {label_text(twice)} occurs more than once in {name}, and {what} has another order than {whose}, "
+                f"so they cannot be aligned; give every {axis} a label of its own, or pass {_plain(what)} to go by position"
+            )
+    try:
+        found = np.asarray(labels.get_indexer(wanted))
+    except (TypeError, ValueError):  # labels of kinds that cannot even be compared
+        found = np.full(len(wanted), -1)
+    if (found < 0).any():
+        first = int(np.argmax(found < 0))
+        there = f"{label_text(labels[first])} in {what}" if first < len(labels) else f"missing from {what}"
+        raise ValueError(
+            f"{axis} {first} is {label_text(wanted[first])} in {whose} and {there}, and {what} lacks "
+            f"{int((found < 0).sum())} of the {len(wanted)} labels of {whose}; give both the same {axis}s, "
+            f"or pass {_plain(what)} to go by position"
+        )
+    if len(labels) > len(wanted):
+        extra = np.setdiff1d(np.arange(len(labels)), found)
+        raise ValueError(
+            f"{what} has {len(extra)} {axis}s that {whose} lacks, the first {label_text(labels[int(extra[0])])}; "
+            f"give both the same {axis}s"
+        )
+    return found
+
+
+def _plain(what: str) -> str:
+    return ("forecast" if what == "the forecast" else what) + ".to_numpy()"
+
+
+def label_text(label: Any) -> str:
+    """A label as an error shows it: a date without its midnight, text in quotes."""
+    text = str(label) if hasattr(label, "isoformat") or isinstance(label, np.datetime64) else repr(label)
+    if isinstance(label, np.generic):
+        text = repr(label.item()) if not isinstance(label, np.datetime64) else text
+    return text.removesuffix(" 00:00:00")

@@ -1,0 +1,33 @@
+"""Observations that a distribution calls impossible."""
+
+from typing import Any
+
+from torch import Tensor
+from torch.distributions import Distribution
+
+
+def refuse_outside_support(law: Any, y: Tensor, remedy: str = "pass draws as an Ensemble, or leave HDR() out") -> None:
+    """Refuse observations (N, D) that a distribution calls impossible: they have no density, so no density rank."""
+    if not isinstance(law, Distribution):
+        return
+    try:
+        support = law.support
+        inside = support.check(y)  # type: ignore[union-attr]
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return  # a support that is unknown, or cannot be asked
+    inside = inside if inside.ndim < y.ndim else inside.all(-1)
+    if bool(inside.all()):
+        return
+    outside = ~inside.reshape(-1)
+    first = int(outside.nonzero()[0])
+    there = y.expand(*inside.shape, y.shape[-1]).reshape(-1, y.shape[-1])[first]
+    found = ", ".join(f"{value:.6g}" for value in there.tolist()[:5])
+    raise ValueError(
+        f"y lies outside the support of the {_law_name(law)} forecast in {int(outside.sum())} of {outside.numel()} cases, "
+        f"the first at case {first} ({found}), so it has no density there; {remedy}"
+    )
+
+
+def _law_name(law: Distribution) -> str:
+    inner = getattr(law, "base_dist", None)
+    return type(inner if type(law).__name__ == "Independent" and inner is not None else law).__name__
