@@ -92,6 +92,11 @@ def joint_cdf(points: Tensor, centres: Tensor, weights: Tensor | None = None) ->
     shape = points.shape[:-1]
     points, centres, weights = _by_case(points, centres, weights)
     result = torch.empty(points.shape[:-1], dtype=points.dtype, device=points.device)
+    if torch.equal(points.float().to(points), points) and torch.equal(centres.float().to(centres), centres):
+        points, centres = (
+            points.float(),
+            centres.float(),
+        )  # nothing is lost, and half the memory passes through the cache
     for cases, some in blocks(
         points.shape[0], points.shape[1], 2 * centres.shape[1], points.element_size(), points.device
     ):

@@ -102,13 +102,14 @@ def spread_matrix(points: Tensor, weights: Tensor | None = None) -> Tensor:
     points that are all equal have covariance zero and not rounding noise.
     """
     points = points.double()
-    points = points / power_of_two_above(points.abs().amax((-2, -1), keepdim=True))
-    deviation = points - points[..., :1, :]
+    highest, lowest = points.amax((-2, -1), keepdim=True), points.amin((-2, -1), keepdim=True)
+    deviation = points / power_of_two_above(torch.maximum(highest, -lowest))
+    deviation -= deviation[..., :1, :].clone()
     if weights is None:
-        share = torch.full_like(deviation[..., 0], 1.0 / points.shape[-2])[..., None]
-    else:
-        share = (weights.double() / weights.double().sum(-1, keepdim=True))[..., None]
-    deviation = deviation - total(share * deviation, -2)[..., None, :]
+        deviation -= (total(deviation, -2) / points.shape[-2])[..., None, :]
+        return (deviation.mT @ deviation) / points.shape[-2]
+    share = (weights.double() / weights.double().sum(-1, keepdim=True))[..., None]
+    deviation -= total(share * deviation, -2)[..., None, :]
     return (share * deviation).mT @ deviation
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from prerank.forecast.elementwise import blocks
 from prerank.gpu import has_kernels
 
 
@@ -41,14 +42,37 @@ class LinearProjection:
         if self.identity:
             return points
         directions = self.directions.to(points)
-        if points.requires_grad:  # in training no rank hangs on a tie, and one product has one backward pass
+        # in training no rank hangs on a tie, and one product has one backward pass
+        if torch.is_grad_enabled() and (points.requires_grad or directions.requires_grad):
             return _product(points, directions)
-        # Summed target by target, elementwise: a matrix product may round equal rows differently by their position,
-        # and a tie between an observation and a member would be broken by rounding noise.
-        total = points[..., :1] * directions[..., :1, :]
-        for d in range(1, points.shape[-1]):
-            total = torch.addcmul(total, points[..., d : d + 1], directions[..., d : d + 1, :])
-        return total
+        return _target_by_target(points, directions)
+
+
+def _target_by_target(points: Tensor, directions: Tensor) -> Tensor:
+    """Points (..., N, P, D) times directions (..., N or 1, D, K), elementwise: (..., N, P, K).
+
+    A matrix product may round equal rows differently by their position, and a tie between an observation and a member
+    would be broken by rounding noise.
+    """
+    n_targets, n_projections = directions.shape[-2:]
+    lead = torch.broadcast_shapes(points.shape[:-2], directions.shape[:-2])
+    points = points.expand(*lead, *points.shape[-2:]).reshape(-1, *points.shape[-2:])
+    result = points.new_empty(*points.shape[:-1], n_projections)
+    common = directions.shape[:-2].numel() == 1
+    if not common:
+        directions = directions.expand(*lead, n_targets, n_projections)
+    directions = directions.reshape(-1, n_targets, n_projections)
+    width = n_targets + 2 * n_projections
+    for cases, some in blocks(points.shape[0], points.shape[1], width, points.element_size(), points.device):
+        # (cases, K, points): a long innermost axis
+        y = points[cases, some].mT.contiguous()
+        u = (directions if common else directions[cases]).mT[..., None]
+        projected = u[:, :, 0] * y[:, :1]
+        step = torch.empty_like(projected)
+        for d in range(1, n_targets):
+            projected += torch.mul(u[:, :, d], y[:, d : d + 1], out=step)
+        result[cases, some] = projected.mT
+    return result.reshape(*lead, *result.shape[1:])
 
 
 def _product(points: Tensor, directions: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 # Bytes of a temporary: every step passes over it once, so it has to stay in the cache; a GPU has a cost for every step.
-BYTES = 1 << 21
+BYTES = 1 << 22
 BYTES_ON_GPU = 1 << 28
 LONG = 32  # an innermost axis at least as long as this is fast
 
