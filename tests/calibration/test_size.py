@@ -1,7 +1,10 @@
 """True forecasts are calibrated, wrong ones are not: a reduced version of benchmarks/size.py."""
 
+import numpy as np
 import pytest
 import torch
+
+from prerank import check
 
 REPETITIONS = 100
 CPU = torch.device("cpu")
@@ -12,20 +15,33 @@ def size(benchmark_script):
     return benchmark_script("size")
 
 
-def rejected(size, setting, n_replicates=99):
-    p_values = size.p_values(setting, REPETITIONS, 1, CPU, n_replicates, n_reference=100)
-    return {test: float((p <= 0.05 + 1e-9).double().mean()) for test, p in p_values.items()}
+def rejected(size, setting):
+    return {test: cell["rejected"] for test, cell in size.rates(setting, REPETITIONS, CPU).items()}
 
 
-def test_every_test_holds_its_size_for_the_true_forecast(size):
-    rows = [
-        rejected(size, size.Setting(forecast, n_targets, "none"))
-        for forecast, n_targets in [
-            ("mixture", 2), ("mixture", 4), ("ensemble of 10", 2), ("ensemble of 10", 5), ("ensemble of 20", 10)
-        ]
-    ]  # fmt: skip
-    passed, sentence = size.verdict(rows, REPETITIONS)
+@pytest.mark.parametrize("targets", ["continuous", "rounded", "counts", "binary"])
+def test_every_test_holds_its_size_for_the_true_forecast(size, targets):
+    settings = [size.Setting(30, n_members, n_targets, targets) for n_members, n_targets in [(1, 2), (5, 3), (10, 5)]]
+    if targets == "continuous":
+        settings.append(size.Setting(30, None, 3))
+    table = {setting: size.rates(setting, 60, CPU) for setting in settings}
+    # the tests of one setting see the same data: as many independent repetitions as there are settings times 60
+    passed, sentence = size.verdict(table, 60, tolerance=3.9 * (0.05 * 0.95 / (60 * len(settings))) ** 0.5)
     assert passed, sentence
+
+
+def test_the_benchmark_computes_what_check_computes(size):
+    for setting in (size.Setting(40, 6, 3, "counts"), size.Setting(40, None, 3)):
+        y, forecast = size.data(setting, 2, 0, CPU)
+        _, test = size.tested(y, forecast)
+        for r in range(2):
+            if setting.n_members is None:
+                own = type(forecast)(forecast.logits[r], forecast.loc[r], forecast.scale_tril[r])
+            else:
+                own = type(forecast)(forecast.members[r])
+            table = check(y[r], own).table
+            np.testing.assert_allclose(table["p-value"], test.p_value[r], rtol=0, atol=1e-12)
+            np.testing.assert_allclose(table["corrected p-value"], test.corrected_p_value[r], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +54,7 @@ def test_every_test_holds_its_size_for_the_true_forecast(size):
     ],
 )
 def test_each_error_is_found_by_the_preranks_that_see_it(size, error, seen_by):
-    row = rejected(size, size.Setting("ensemble of 20", 5, error))
+    row = rejected(size, size.Setting(200, 20, 5, "continuous", error))
     # a test without power rejects 5 % of the time: 100 repetitions exceed 17 % by chance with probability 1e-5
     for name in seen_by:
         assert row[name] > 0.17, (name, row)
@@ -46,5 +62,5 @@ def test_each_error_is_found_by_the_preranks_that_see_it(size, error, seen_by):
 
 
 def test_marginal_is_blind_to_dependence(size):
-    row = rejected(size, size.Setting("ensemble of 20", 5, "wrong correlation"))
+    row = rejected(size, size.Setting(200, 20, 5, "continuous", "wrong correlation"))
     assert row["marginal"] < 0.17

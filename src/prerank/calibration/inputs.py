@@ -90,8 +90,8 @@ def refuse_bad_input(forecast: Forecast, y: Tensor, observation_weights: Tensor 
 
 def refuse_bad_law(law: Distribution) -> None:
     """Refuse a `GaussianMixture` with parameters that are no numbers, or factors that are no Cholesky factors."""
-    if not isinstance(law, GaussianMixture):
-        return
+    if not isinstance(law, GaussianMixture) or law.loc.requires_grad or law.scale_tril.requires_grad:
+        return  # in training a look on every step would wait for the device
     for name, part in (("logits", law.weights), ("loc", law.loc), ("scale_tril", law.scale_tril)):
         if not part.isfinite().all():
             axes = tuple(range(len(law.batch_shape), part.ndim))

@@ -69,7 +69,10 @@ class Ensemble:
         else:
             reference = reference if isinstance(reference, Ensemble) else Ensemble(reference)
             cases, targets = reference.n_cases, reference.n_targets
-        if (cases, targets) != (self.n_cases, self.n_targets):
+        # one law for all cases will do
+        if targets != self.n_targets or not (
+            cases == self.n_cases or (cases == 1 and isinstance(reference, Distribution))
+        ):
             raise ValueError(
                 f"reference draws are for {cases} cases and {targets} targets, "
                 f"the members for {self.n_cases} and {self.n_targets}"
