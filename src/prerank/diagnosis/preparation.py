@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
@@ -132,13 +133,14 @@ def _one_model(law: Distribution, observed: Tensor) -> Distribution:
 
 
 def _refuse_infinite(observed: Tensor, law: Forecast) -> None:
-    if observed.isinf().any():
-        raise ValueError(f"y has {int(observed.isinf().sum())} infinite values; NaN marks a missing one")
-    if isinstance(law, Ensemble) and law.members.isinf().any():
-        raise ValueError(f"members have {int(law.members.isinf().sum())} infinite values; NaN marks a missing one")
-    refuse_fill_values(observed, "y")
+    parts = [(observed, "y", "y has")]
     if isinstance(law, Ensemble):
-        refuse_fill_values(law.members, "the members")
+        parts.append((law.members, "the members", "members have"))
+    for values, what, said in parts:
+        # the extremes first: a mask of a large ensemble would copy it, and NaN is an extreme too
+        if not bool(torch.stack(values.aminmax()).isfinite().all()) and bool(values.isinf().any()):
+            raise ValueError(f"{said} {int(values.isinf().sum())} infinite values; NaN marks a missing one")
+        refuse_fill_values(values, what)
 
 
 def _select(law: Forecast, cases: Tensor) -> Forecast:

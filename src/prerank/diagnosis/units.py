@@ -64,7 +64,7 @@ def _by_common_power(y: Tensor, law: Forecast, exponents: Tensor, ratio: float) 
 
 
 def _largest(values: Tensor) -> Tensor:
-    low, high = values.aminmax(dim=0)
+    low, high = values.amin(0), values.amax(0)  # aminmax along the first axis would copy
     return torch.maximum(-low, high)
 
 
@@ -87,7 +87,7 @@ def _refuse_lost(y: Tensor, points: Tensor, names: list[str]) -> None:
     typical = torch.where(distance > 0, distance, torch.nan).nanmedian(0).values.nan_to_num(torch.inf)
     bound = typical * 2.0 ** _widest(points)
     for values, what in ((y.to(points), "y"), (points, "the members")):
-        low, high = values.aminmax(dim=0)
+        low, high = values.amin(0), values.amax(0)  # aminmax along the first axis would copy
         far = torch.maximum(middle - low, high - middle) > bound
         if far.any():
             d = int(far.nonzero()[0])
