@@ -157,6 +157,7 @@ def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
 
     The columns' dependence is unknown, so p-values are corrected by Holm's method, which holds under any.
 
+    >>> import numpy as np
     >>> check_pits(np.linspace(0.001, 0.999, 200)).calibrated
     True
     """
