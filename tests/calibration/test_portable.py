@@ -220,13 +220,20 @@ def test_equal_points_share_one_place_and_others_do_not():
     assert torch.equal(same, place[:, :, None] == place[:, None])
 
 
-@pytest.mark.parametrize("size", [1e-200, 1.0, 9.97e36, 1e200])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [
+        (torch.float32, 1.0),
+        (torch.float32, 9.97e36),
+        (torch.float64, 1.0),
+        (torch.float64, 1e-200),
+        (torch.float64, 1e200),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("n_targets", [2, 16, 20])
 def test_points_that_are_all_equal_have_principal_directions(n_targets, dtype, size):
     points = (size * numbers(300, 1, n_targets)).to(dtype).expand(-1, 11, -1)
-    if not points.isfinite().all():
-        pytest.skip("too large for this type")
     assert (spread_matrix(points) == 0).all()
     projected = PCA().given(Ensemble(points))(points)
     assert projected.isfinite().all()
