@@ -6,13 +6,13 @@ on a checkerboard. The claims must hold all the same.
 """
 
 import math
+from itertools import accumulate
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributions import MultivariateNormal
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from prerank import (
     HDR,
@@ -282,25 +282,21 @@ def test_a_point_has_the_density_and_joint_cdf_that_it_has_alone_whatever_the_bl
         torch.testing.assert_close(law.log_density(points), density, rtol=1e-14, atol=0)
 
 
-class Largest(TorchDispatchMode):
-    """The most numbers that a tensor made within had."""
-
-    numbers = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        for one in result if isinstance(result, tuple | list) else (result,):
-            if isinstance(one, torch.Tensor):
-                self.numbers = max(self.numbers, one.untyped_storage().nbytes() // one.element_size())
-        return result
+def peak_memory(function):
+    """The most bytes that the tensors made by a call held at one time."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        function()
+    held = [event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    assert held
+    return max(accumulate(held))
 
 
+@pytest.mark.parametrize(("n_cases", "n_points"), [(1, 50_000), (30, 1751)])
 @pytest.mark.parametrize("function", [log_kernel_density, joint_cdf])
-def test_one_case_of_very_many_points_takes_little_memory(function):
-    points, centres = numbers(1, 50_000, 5), numbers(1, 250, 5, seed=1)
-    with Largest() as largest:
-        function(points, centres)
-    assert largest.numbers <= max(points.numel(), elementwise.BYTES // 4)
+def test_very_many_points_take_little_memory(function, n_cases, n_points):
+    points, centres = numbers(n_cases, n_points, 5), numbers(n_cases, 250, 5, seed=1)
+    copies = 4 * points.numel() * points.element_size()
+    assert peak_memory(lambda: function(points, centres)) <= copies + 4 * elementwise.BYTES
 
 
 def test_the_density_for_training_is_the_density():
