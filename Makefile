@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test mutants check format docs clean
+.PHONY: setup demo test test-portable mutants check format docs clean
 
 setup: $(STAMP)
 
@@ -19,6 +19,10 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 	$(BIN)/python -m pytest --doctest-modules src/prerank -q
+
+# The numerical tests as other processors would run them: threads, instruction sets, the library's reproducible mode.
+test-portable: setup
+	.ci/portable $(BIN)/python
 
 # Would the tests notice a fault? 400 mutants, half an hour; ARGS="--changed HEAD~3" or "--only scores" for less.
 mutants: setup

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 # Tests run in two processes; two threads in each would spend their time waiting for one another.
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("PRERANK_TEST_THREADS", "1")))
 
 _ROOT = Path(__file__).parents[1]
 

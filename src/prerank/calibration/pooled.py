@@ -52,21 +52,17 @@ def log_kernel_density(points: Tensor, centres: Tensor, weights: Tensor | None =
     bandwidth, origin = bandwidths(centres, weights), centres[..., :1, :]
     points, centres, weights = _by_case((points - origin) / bandwidth, (centres - origin) / bandwidth, weights)
     log_weights = None if weights is None else weights.log()[:, :, None]
-    parts = []
+    if torch.is_grad_enabled() and (points.requires_grad or centres.requires_grad):
+        return torch.logsumexp(_exponents(points, centres, log_weights), 1).reshape(shape).to(dtype)
+    result = torch.empty(points.shape[:-1], dtype=dtype, device=points.device)
     for cases, some in blocks(points.shape[0], points.shape[1], centres.shape[1], 8, points.device):
-        exponent = _exponents(points[cases, some], centres[cases], None if log_weights is None else log_weights[cases])
-        if exponent.requires_grad:
-            parts.append(torch.logsumexp(exponent, 1))
-            continue
-        found = total(exponent.exp_(), 1, overwrite=True).log_()
+        given = points[cases, some], centres[cases], None if log_weights is None else log_weights[cases]
+        found = total(_exponents(*given).exp_(), 1, overwrite=True).log()
         far = found < -500.0  # where exponentials vanish, the highest has to be taken out first
         if far.any():
-            exponent = _exponents(
-                points[cases, some], centres[cases], None if log_weights is None else log_weights[cases]
-            )
-            found = torch.where(far, log_sum_exp(exponent, 1), found)
-        parts.append(found)
-    return _put_together(parts, points.shape[:2]).reshape(shape).to(dtype)
+            found = torch.where(far, log_sum_exp(_exponents(*given), 1), found)
+        result[cases, some] = found
+    return result.reshape(shape)
 
 
 def _exponents(points: Tensor, centres: Tensor, log_weights: Tensor | None) -> Tensor:
@@ -75,16 +71,6 @@ def _exponents(points: Tensor, centres: Tensor, log_weights: Tensor | None) -> T
     distance = torch.cdist(centres, points, compute_mode="donot_use_mm_for_euclid_dist")
     exponent = -0.5 * distance.square() if distance.requires_grad else distance.square_().mul_(-0.5)
     return exponent if log_weights is None else exponent + log_weights
-
-
-def _put_together(parts: list[Tensor], shape: torch.Size) -> Tensor:
-    """Blocks as `blocks` has them, cases before points, as one (n, P)."""
-    if len(parts) == 0:
-        return torch.empty(shape)
-    if parts[0].shape[1] == shape[1]:
-        return torch.cat(parts)
-    rows = -(-shape[1] // parts[0].shape[1])
-    return torch.cat([torch.cat(parts[start : start + rows], 1) for start in range(0, len(parts), rows)])
 
 
 def joint_cdf(points: Tensor, centres: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -8,12 +8,14 @@ the numbers do not depend on which of the points is the observation (`prerank.ca
 import torch
 from torch import Tensor
 
-DIGITS = 42  # binary digits that are kept in double precision, a thousand units in the last place
+# Binary digits that are kept in double precision. Of pairs of principal components that are equal but for rounding, on
+# binary, count and rounded data, 0.7 % stay apart with 42 digits and none of 24,000 with 36.
+DIGITS = 36
 DIGITS_SINGLE = 21  # in single precision, four units: more would make ties of numbers that are different
 
 
 def rounded(projected: Tensor) -> Tensor:
-    """Projections (..., N, P, K) as multiples of 2^-42 (2^-21 in single precision) of the largest of their case.
+    """Projections (..., N, P, K) as multiples of 2^-36 (2^-21 in single precision) of the largest of their case.
 
     The largest is a function of the points of a case as a set, so rounding keeps them exchangeable.
 

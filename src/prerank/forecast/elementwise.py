@@ -20,7 +20,7 @@ LONG = 32  # an innermost axis at least as long as this is fast
 def total(values: Tensor, dim: int, overwrite: bool = False) -> Tensor:
     """Sum over an axis, halves added to halves: as exact as a library's, and the same at every position.
 
-    With `overwrite` the values may be destroyed on the way, which saves a temporary.
+    With `overwrite` the values may be destroyed on the way, which saves a temporary; the sum is then a view of them.
 
     >>> total(torch.arange(5.0), 0)
     tensor(10.)
