@@ -89,6 +89,15 @@ def test_of_several_bad_values_the_first_is_named():
         energy_score(y, torch.randn(4, 6, 3, generator=torch.Generator().manual_seed(0)))
 
 
+def test_a_case_without_any_weight_is_refused_in_whichever_model_it_is():
+    weights = torch.ones(2, 4, 6)
+    weights[1, 2] = 0.0
+    with pytest.raises(ValueError, match=r"all weights of the forecast are zero in 1 of 8 cases"):
+        energy_score(torch.zeros(4, 3), torch.zeros(2, 4, 6, 3), weights=weights)
+    weights[1, 2, 0] = 1.0  # one member with weight is enough for the weights to be weights
+    assert energy_score(torch.zeros(4, 3), torch.zeros(2, 4, 6, 3), Paper(), weights=weights).shape == (2, 4)
+
+
 def test_a_second_set_is_not_printed_member_by_member():
     assert str(TwoSets(Ensemble(torch.zeros(4, 5, 3)))) == "TwoSets()"
 
