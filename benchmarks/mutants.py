@@ -695,7 +695,8 @@ def wilson(hits: int, total: int) -> tuple[float, float]:
         return 0.0, 1.0
     z, share = 1.959964, hits / total
     centre, spread = share + z * z / (2 * total), z * math.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
-    return (centre - spread) / (1 + z * z / total), (centre + spread) / (1 + z * z / total)
+    low, high = (centre - spread) / (1 + z * z / total), (centre + spread) / (1 + z * z / total)
+    return max(low, 0.0), min(high, 1.0)
 
 
 def reasons() -> dict[tuple[str, str], str]:
