@@ -66,6 +66,7 @@ TESTS = {
     "data": ("tests/data",),
 }
 COPIED = ("src", "tests", "benchmarks", "docs", "README.md", "pyproject.toml")
+FOR_GPU = ("calibration/jacobi.py",)  # nothing in it runs on a CPU
 SURVIVORS = ROOT / "benchmarks" / "survivors.md"
 # what the tests import anyway: loaded once, so that a mutant's process, a fork of this one, starts in a moment
 PRELOADED = (
@@ -221,6 +222,7 @@ def modules(only: list[str]) -> list[str]:
     for item in CORE:
         paths = [folder / item] if item.endswith(".py") else sorted((folder / item).glob("*.py"))
         found += [path.relative_to(folder).as_posix() for path in paths if not path.name.endswith("_kernel.py")]
+    found = [path for path in found if path not in FOR_GPU]
     if not only:
         return found
     chosen = [path for path in found if any(path.startswith(item.removeprefix("src/prerank/")) for item in only)]
@@ -386,6 +388,7 @@ def _forked(job: Job, copy: Path) -> int:
         return child
     status = BROKEN
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()  # a group of its own, so that whatever a test starts ends with it
         with open(copy / "log.txt", "wb", buffering=0) as log:
             os.dup2(log.fileno(), 1)
@@ -692,7 +695,8 @@ def wilson(hits: int, total: int) -> tuple[float, float]:
         return 0.0, 1.0
     z, share = 1.959964, hits / total
     centre, spread = share + z * z / (2 * total), z * math.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
-    return (centre - spread) / (1 + z * z / total), (centre + spread) / (1 + z * z / total)
+    low, high = (centre - spread) / (1 + z * z / total), (centre + spread) / (1 + z * z / total)
+    return max(low, 0.0), min(high, 1.0)
 
 
 def reasons() -> dict[tuple[str, str], str]:
@@ -775,6 +779,7 @@ def main() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     os.environ["OMP_NUM_THREADS"] = "1"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that copies and children go, as they do on Ctrl-C
     with tempfile.TemporaryDirectory() as temporary:
         copies = [copy_of_tree(Path(temporary) / f"worker{number}") for number in range(options.workers)]
         packages = dict.fromkeys(path.split("/")[0] for path in (mutant.path for mutant in mutants))

@@ -140,6 +140,10 @@ def test_the_published_order_is_that_of_torch_random_split():
     assert split(table, 42, order=published_order).test.rows.tolist() == list(parts[3].indices)
 
 
+def test_the_papers_seeds_are_the_papers() -> None:
+    assert PAPER_SEEDS == (0, 42, 866, 12, 4)
+
+
 def test_a_split_and_its_parts_are_themselves_and_no_others() -> None:
     """Arrays have no single truth value, so comparing contents would fail."""
     one, other = split(example(), seed=0), split(example(), seed=0)

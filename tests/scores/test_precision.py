@@ -89,6 +89,29 @@ def test_of_several_bad_values_the_first_is_named():
         energy_score(y, torch.randn(4, 6, 3, generator=torch.Generator().manual_seed(0)))
 
 
+def test_a_case_without_any_weight_is_refused_in_whichever_model_it_is():
+    weights = torch.ones(2, 4, 6)
+    weights[1, 2] = 0.0
+    with pytest.raises(ValueError, match=r"all weights of the forecast are zero in 1 of 8 cases"):
+        energy_score(torch.zeros(4, 3), torch.zeros(2, 4, 6, 3), weights=weights)
+    weights[1, 2, 0] = 1.0  # one member with weight is enough for the weights to be weights
+    assert energy_score(torch.zeros(4, 3), torch.zeros(2, 4, 6, 3), Paper(), weights=weights).shape == (2, 4)
+
+
+def test_distances_of_near_duplicates_keep_their_digits():
+    """Sixteenths are exact at 2^16 in single precision; from |a|^2 + |b|^2 - 2ab, nothing of them would be left."""
+    offsets = torch.rand(1, 30, 2, generator=torch.Generator().manual_seed(0)).mul(16).round() / 16
+    y = torch.zeros(1, 2)
+    near, far = (energy_score(y + shift, offsets + shift, Paper()) for shift in (0.0, 2.0**16))
+    torch.testing.assert_close(far, near, rtol=1e-5, atol=0)  # sums of 900 terms, each rounded to 6e-8
+
+
+def test_one_case_of_one_target_can_be_scored_and_none_cannot():
+    assert energy_score(torch.zeros(1, 1), torch.tensor([[[1.0], [3.0]]]), Paper()).tolist() == [2.0 - 0.5]
+    with pytest.raises(ValueError, match=r"y has shape \(0, 3\): nothing to score"):
+        nll(torch.zeros(0, 3), MultivariateNormal(torch.zeros(4, 3), torch.eye(3)))
+
+
 def test_a_second_set_is_not_printed_member_by_member():
     assert str(TwoSets(Ensemble(torch.zeros(4, 5, 3)))) == "TwoSets()"
 

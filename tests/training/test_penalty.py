@@ -230,6 +230,14 @@ def test_a_penalty_in_single_precision_stays_there_whatever_torchs_default():
     assert value.dtype == torch.float32
 
 
+def test_without_a_seed_or_step_both_are_zero():
+    *parts, y = parameters(cases=5)
+    law, penalty = GaussianMixture(*parts), PreRankPenalty((Scale(), Copula()), n_draws=12)
+    assert penalty(law, y) == penalty(law, y, seed=0, step=0)
+    for ours, theirs in zip(penalty.pits(law, y), penalty.pits(law, y, seed=0, step=0), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test_models_of_one_seed_share_their_numbers():
     numbers = SharedNumbers(torch.arange(6.0).reshape(2, 3), torch.tensor([1, 0, 1]))
     assert numbers.shape == (2, 3)

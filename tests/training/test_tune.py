@@ -150,3 +150,5 @@ def test_a_model_that_diverged_after_it_had_learnt_something_keeps_its_place_in_
     tuned = tune(PreRankPenalty(Location()), data, strengths=(0.0, 1.0, 5.0), options=small())
     assert fitted[0].best_score.isfinite().all()
     assert tuned.table.strength.tolist() == [0.0, 1.0, 5.0]
+    with pytest.raises(AttributeError):  # what was chosen stays chosen
+        tuned.strength = 5.0
