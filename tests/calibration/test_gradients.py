@@ -52,6 +52,8 @@ def test_closed_form_pits(prerank):
         return law.cdf_along(projection.directions, projection(y[:, None]))
 
     assert gradcheck(pit, inputs)
+    for gradient in torch.autograd.grad(pit(*inputs).square().sum(), inputs):
+        assert gradient.abs().max() > 1e-3
 
 
 def test_closed_form_pits_with_attached_principal_directions():
@@ -80,6 +82,8 @@ def test_smooth_pits_with_the_projection_and_its_scale_held_fixed(prerank):
         return smooth_pit(projection, GaussianMixture(logits, loc, factor).draw(8, seed=1), y, HOW, scale)
 
     assert gradcheck(pit, inputs)
+    for gradient in torch.autograd.grad(pit(*inputs).square().sum(), inputs):
+        assert gradient.abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("prerank", PRERANKS, ids=lambda p: p.name)
@@ -108,7 +112,8 @@ def test_smooth_pits_of_reparameterised_draws_are_seeded():
     first = projected_pit(Scale(), law, torch.ones(5, 3), HOW, seed=1).values
     assert torch.equal(first, projected_pit(Scale(), law, torch.ones(5, 3), HOW, seed=1).values)
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert first.requires_grad
+    (gradient,) = torch.autograd.grad(first.sum(), loc)
+    assert gradient.abs().max() > 1e-4
 
 
 def test_a_distribution_without_reparameterised_draws_is_refused():

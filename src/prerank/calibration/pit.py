@@ -29,6 +29,7 @@ from prerank.forecast import (
     equally_weighted_draws,
 )
 from prerank.forecast.chunks import chunks
+from prerank.forecast.precision import in_one_precision, precision_of
 from prerank.randomness import case_keys, uniform
 
 
@@ -89,8 +90,11 @@ def projected_pit(
     >>> pit.lower.squeeze(), pit.upper.squeeze(), pit.method
     (tensor([0., 0.], dtype=torch.float64), tensor([0.1000, 0.1000], dtype=torch.float64), 'rank among 9 members')
     """
-    y = as_observations(y)
+    precision, y = precision_of(y), as_observations(y)
     refuse_bad_input(forecast, y, observation_weights)
+    if isinstance(forecast, Ensemble) and not y.requires_grad:
+        y, members, _ = in_one_precision(y.to(forecast.members.device), forecast.members, precision, forecast.precision)
+        forecast = replace(forecast, members=members)
     ids = torch.arange(y.shape[-2], device=y.device) if case_ids is None else case_ids.to(y.device)
     preranks = listed_preranks(prerank)
     require_how(how, (ClosedForm, RandomisedRank, EmpiricalRank, SmoothRank))
