@@ -485,3 +485,50 @@ def test_a_very_large_ensemble_is_split_into_members_to_learn_from_and_members_t
     whole = ranked(x[:, :1001])
     assert whole.parts[0].n_members == 1000
     assert "of 1,000 members" not in whole.notes["HDR"]
+
+
+# -- small claims
+
+
+def test_marginal_ranks_are_exact_to_the_last_digit():
+    """A target is ranked as it is: 1 and the next number above it are two values."""
+    above = torch.nextafter(torch.tensor(1.0).double(), torch.tensor(2.0).double())
+    members = torch.stack([above, torch.tensor(1e6).double()]).reshape(1, 2, 1)
+    pit = projected_pit(Marginal(), Ensemble(members), torch.ones(1, 1, dtype=torch.float64))
+    assert (float(pit.tied), float(pit.upper)) == (0.0, pytest.approx(1 / 3))
+
+
+def test_one_set_of_observations_serves_several_models():
+    members, y = normal(3, 20, 5, 2, seed=30), normal(20, 2, seed=31)
+    shared = projected_pit(Location(), Ensemble(members), y)
+    given = projected_pit(Location(), Ensemble(members), y[None])
+    assert torch.equal(shared.lower, given.lower)
+    assert shared.lower.shape == (3, 20, 1)
+
+
+@pytest.mark.parametrize("value", [RandomisedRank(), Location(), Copula()], ids=repr)
+def test_ways_and_preranks_are_values(value):
+    assert value == type(value)()
+    assert hash(value) == hash(type(value)())
+    with pytest.raises(AttributeError):
+        value.name = "another"
+
+
+def test_tables_that_count_by_the_same_numbers_are_merged():
+    x = normal(30, 6, 4, seed=32)
+    points = exchange.points_of(ranked(x, [Marginal(), Location(), Scale()]), centred_levels())
+    assert [len(columns) for columns, _ in points.tables] == [6]
+    mixed = exchange.points_of(ranked(x), centred_levels())
+    assert sorted(len(columns) for columns, _ in mixed.tables) == [1, len(ranked(x).names) - 1]  # the copula ties
+
+
+def test_notes_say_what_was_learnt_from_what():
+    pit = ranked(normal(20, 6, 3, seed=33))
+    assert pit.notes == {
+        "HDR": "kernel density of 6 points, Scott's rule per target",
+        "copula": "joint CDF of 6 points",
+    }
+    assert pit.method == "rank among 5 members"
+    assert pit.exact
+    few = ranked(normal(20, 3, 4, seed=34), paper_preranks(4))
+    assert few.notes["PCA"] == "2 of 4 components"

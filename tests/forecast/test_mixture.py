@@ -173,3 +173,16 @@ def test_draws_have_first_and_second_derivatives_and_chunks_change_nothing(monke
     whole = members(*given)
     monkeypatch.setattr("prerank.forecast.drawing.chunks", lambda n, *_: [slice(i, i + 1) for i in range(n)])
     torch.testing.assert_close(members(*given), whole, rtol=0, atol=1e-13)
+
+
+def test_the_cdf_along_directions_is_the_same_with_and_without_gradients():
+    generator = torch.Generator().manual_seed(21)
+    logits, loc = torch.randn(5, 3, generator=generator), torch.randn(5, 3, 2, generator=generator)
+    factor = torch.eye(2).expand(5, 3, 2, 2) * (0.5 + torch.rand(5, 3, 1, 1, generator=generator))
+    directions, values = torch.randn(1, 2, 4, generator=generator), torch.randn(5, 6, 4, generator=generator)
+    plain = GaussianMixture(logits, loc, factor).cdf_along(directions, values)
+    learnt = GaussianMixture(logits, loc.clone().requires_grad_(), factor).cdf_along(directions, values)
+    assert learnt.requires_grad
+    torch.testing.assert_close(learnt.detach(), plain)
+    far = torch.full_like(values, 1e6)
+    assert float(GaussianMixture(logits, loc.requires_grad_(), factor).cdf_along(directions, far).max()) <= 1.0

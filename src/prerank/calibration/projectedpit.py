@@ -99,12 +99,6 @@ class ProjectedPIT:
         return ProjectedPIT(tuple(parts), torch.arange(values.shape[-2], device=values.device))
 
     @staticmethod
-    def side_by_side(pits: Sequence["ProjectedPIT"]) -> "ProjectedPIT":
-        """Pre-ranks of the same cases in one result."""
-        pick = next((pit.pick for pit in pits if pit.pick is not None), None)
-        return ProjectedPIT(tuple(part for pit in pits for part in pit.parts), pits[0].case_ids, pick)
-
-    @staticmethod
     def end_to_end(pits: Iterable[tuple[slice, "ProjectedPIT"]], case_ids: Tensor) -> "ProjectedPIT":
         """One result from those of chunks of cases, written in place: the points of all cases exist only once."""
         n_cases, joined, pick = len(case_ids), None, None
