@@ -214,8 +214,8 @@ class HDR:
 class Copula:
     r"""The forecast's joint CDF, $\rho(x, y) = \hat F(y \mid x)$.
 
-    Sees dependence and joint bias at once: how often all targets are low together. Nearly blind in high dimensions,
-    where almost no point lies below another in every target and ties decide. The CDF is that of the members pooled
+    Sees dependence and joint bias at once: how often all targets are low together. Sees less in high dimensions, where
+    almost no point lies below another in every target and ranks tie. The CDF is that of the members pooled
     with the observation, or of `n_reference` independent draws of a distribution.
     """
 

@@ -1,0 +1,70 @@
+"""Numbers on the page of measurements are those of the committed records."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+ROOT = Path(__file__).parents[2]
+PAGE = re.sub(r"\s+", " ", (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"))
+
+
+def records(name):
+    with (ROOT / "results" / name).open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def percent(value):
+    return f"{100 * value:.1f}".removesuffix(".0") + " %"
+
+
+def test_sizes_are_those_of_the_record():
+    cells = [row for row in records("size/size.csv") if row["error"] == "none"]
+    repetitions = int(cells[0]["repetitions"])
+    rejected = [float(row["rejected"]) for row in cells]
+    bound = stats.binom.ppf(1 - 0.05 / len(cells), repetitions, 0.05) / repetitions
+    assert max(rejected) <= bound
+    assert f"The highest of {len(cells)} cells is {percent(max(rejected))} at the 5 % level" in PAGE
+    assert f"the binomial bound at 0.05 / {len(cells)} is {percent(bound)}" in PAGE
+    full = [
+        float(row["rejected"]) for row in cells if row["targets"] == "continuous" and float(row["attainable"]) > 0.049
+    ]
+    mean = sum(full) / len(full)
+    assert 0.047 <= mean <= 0.053
+    assert f"The mean over the {len(full)} cells with continuous targets" in PAGE
+    assert f"attainable size is 5 % is {100 * mean:.2f} %" in PAGE
+
+
+def test_powers_are_those_of_the_record():
+    cells = records("size/derandomised.csv")
+    for row in cells:
+        assert float(row["interval"]) >= float(row["randomised"]) - 3.5 * float(row["standard error"]) - 1e-9
+    assert f"less powerful beyond noise in {len(cells)} cells" in PAGE
+    flip = next(row for row in cells if row["scenario"] == "PC flip" and row["pre-rank"] == "copula")
+    tied = next(row for row in cells if row["scenario"] == "correlation 0.8 as 0.2, M = 25, D = 12")
+    said = [
+        f"{100 * float(row['interval']):.0f} % of the data sets instead of {100 * float(row['randomised']):.0f} %"
+        for row in (flip,)
+    ]
+    said.append(f"in {100 * float(tied['interval']):.0f} % instead of {100 * float(tied['randomised']):.0f} %")
+    for words in said:
+        assert words in PAGE
+
+
+def test_coverage_with_blocks_is_that_of_the_record():
+    cells = records("blocks/blocks.csv")
+    lowest = min(float(row["coverage"]) for row in cells)
+    assert lowest >= stats.binom.ppf(0.05 / len(cells), 1000, 0.95) / 1000
+    assert f"at least {percent(lowest)} of 1,000 repetitions in all {len(cells)} cells" in PAGE
+    naive = min(float(row["coverage without blocks"]) for row in cells)
+    assert f"in as few as {100 * naive:.0f} %" in PAGE
+    rejected = [float(row["rejected"]) for row in cells if row["error"] == "none"]
+    assert f"in {percent(min(rejected))} to {percent(max(rejected))}" in PAGE
+
+
+@pytest.mark.parametrize("name", ["size/size.md", "size/size.csv", "size/derandomised.csv", "blocks/blocks.md"])
+def test_records_that_the_page_names_are_there(name):
+    assert f"`results/{name}`" in PAGE or name == "size/size.csv"
+    assert (ROOT / "results" / name).stat().st_size > 0
