@@ -315,3 +315,14 @@ class TestDoor:
         assert as_tensor(np.arange(6.0).reshape(2, 3).T).tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
         whole = torch.arange(3)
         assert as_tensor(whole.double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("draw", [differentiable_draws, equally_weighted_draws])
+def test_the_default_seed_is_zero(draw):
+    loc = torch.zeros(3, 2)
+    for law in (
+        MultivariateNormal(loc, torch.eye(2)),
+        GaussianMixture(torch.zeros(3, 1), loc[:, None], torch.eye(2).expand(3, 1, 2, 2)),
+    ):
+        assert torch.equal(draw(law, 4).members, draw(law, 4, 0).members)
+        assert not torch.equal(draw(law, 4).members, draw(law, 4, 1).members)
