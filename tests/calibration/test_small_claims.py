@@ -8,12 +8,18 @@ import torch
 from scipy import stats
 
 from prerank import (
+    HDR,
+    Custom,
     Ensemble,
     GaussianMixture,
     Location,
     Marginal,
     Scale,
+    SmoothRank,
     centred_levels,
+    chi_square_test,
+    ks_test,
+    pce,
     pce_interval,
     pce_null,
     pce_test,
@@ -23,6 +29,7 @@ from prerank import (
 from prerank.calibration import interval
 from prerank.calibration.blindness import NEARLY_BLIND, projection_power
 from prerank.calibration.intervals import Intervals
+from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
 from prerank.calibration.pooling import canonical, canonical_points, reference_subset, spread_matrix
 from prerank.calibration.projectedpit import ProjectedPIT
@@ -279,3 +286,74 @@ def test_a_mixture_has_numbers_where_they_are_known_and_intervals_elsewhere():
     torch.testing.assert_close(pit.upper[:, 1] - pit.lower[:, 1], torch.full((6,), 0.1).double())
     assert pit.points.lower.shape == (6, 10, 2)
     assert [part.n_members for part in pit.parts] == [None, 9]
+
+
+# -- options and refusals
+
+
+def test_weights_that_are_all_zero_or_too_many_are_refused():
+    z = torch.rand(5, 1)
+    for weights in (torch.zeros(5), torch.ones(6), -torch.ones(5), torch.full((5,), torch.inf)):
+        with pytest.raises(ValueError, match="finite and non-negative with a positive sum"):
+            pce(z, case_weights=weights)
+
+
+@pytest.mark.parametrize("diagonal", [0.0, -0.5])
+def test_factors_without_a_positive_diagonal_are_refused(diagonal):
+    factor = torch.diag(torch.tensor([1.0, diagonal])).expand(4, 1, 2, 2)
+    law = GaussianMixture(torch.zeros(4, 1), torch.zeros(4, 1, 2), factor)
+    with pytest.raises(ValueError, match="Cholesky factors"):
+        projected_pit(Location(), law, torch.zeros(4, 2))
+
+
+def test_the_null_of_an_interval_is_never_interpolated_downwards():
+    pit = ProjectedPIT.of_values(torch.linspace(0.001, 0.999, 50).double()[:, None])
+    null = torch.cat([torch.zeros(90), torch.full((10,), 0.3)]).double()
+    found = pce_interval(pit, coverage=0.899, null=null, n_replicates=9)
+    assert found.high - found.estimate == pytest.approx(0.3)
+
+
+def test_arrays_are_taken_by_the_classical_tests():
+    z = np.random.default_rng(0).uniform(size=(80, 2))
+    for test in (ks_test, chi_square_test):
+        assert isinstance(test(z), np.ndarray)
+        np.testing.assert_allclose(test(z), test(torch.from_numpy(z)).numpy())
+
+
+def test_custom_projections_are_called_by_their_name():
+    x = normal(4, 5, 3, seed=20)
+    one = projected_pit(Custom(lambda y: y.amax(-1), name="maximum"), Ensemble(x[:, 1:]), x[:, 0])
+    two = projected_pit(Custom(lambda y: y[..., :2], name="pair"), Ensemble(x[:, 1:]), x[:, 0])
+    assert one.names == ("maximum",)
+    assert two.names == ("pair 1", "pair 2")
+
+
+def test_given_members_are_projected_in_double_precision():
+    seen = []
+
+    def look(points):
+        seen.append(points.dtype)
+        return points[..., 0]
+
+    projected_pit(Custom(look), Ensemble(torch.zeros(3, 4, 2)), torch.ones(3, 2))
+    assert seen[-1] == torch.float64
+
+
+def test_smooth_ranks_of_a_bare_ensemble_learn_from_members_and_observation():
+    pit = projected_pit(HDR(), Ensemble(normal(4, 5, 2, seed=21)), normal(4, 2, seed=22), SmoothRank())
+    assert pit.notes["HDR"].startswith("kernel density of 6 points")
+
+
+def test_a_sharp_smooth_joint_cdf_is_the_joint_cdf():
+    points, centres = normal(3, 7, 2, seed=23), normal(3, 40, 2, seed=24)
+    share = torch.full((3, 40), 1 / 40).double()
+    hard = joint_cdf(points, centres)
+    for width in (1e-4, 3e-5):
+        smooth = smooth_log_joint_cdf(points, centres, share, torch.full((3, 1, 2), width).double()).exp()
+        torch.testing.assert_close(torch.where(hard > 0, smooth, 0.0), hard, rtol=1e-3, atol=1e-3)
+
+
+def test_words_name_bias_and_spread_together():
+    z = (torch.arange(3000).double() + 0.5) / 3000
+    wide_and_low = torch.where(z < 0.3, 0.1 * z, torch.where(z > 0.5, 0.9 + 0.1 * z, z))
+    assert read(wide_and_low, 0.001) == "biased low, under-dispersed"
