@@ -9,13 +9,20 @@ from scipy import stats
 
 from prerank import (
     HDR,
+    PCA,
+    ClosedForm,
+    Contrast,
+    Copula,
     Custom,
+    Dependency,
+    EmpiricalRank,
     Ensemble,
     GaussianMixture,
     Location,
     Marginal,
     Scale,
     SmoothRank,
+    SquaredDifference,
     centred_levels,
     chi_square_test,
     ks_test,
@@ -357,3 +364,70 @@ def test_words_name_bias_and_spread_together():
     z = (torch.arange(3000).double() + 0.5) / 3000
     wide_and_low = torch.where(z < 0.3, 0.1 * z, torch.where(z > 0.5, 0.9 + 0.1 * z, z))
     assert read(wide_and_low, 0.001) == "biased low, under-dispersed"
+
+
+# -- defaults, powers, weights
+
+
+def test_the_default_seed_of_a_test_is_zero_and_its_power_one():
+    x = normal(25, 6, 2, seed=30)
+    pit = projected_pit([Marginal()], Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    given = pce_test(pit, n_replicates=19, seed=0, power=1)
+    assert torch.equal(pce_test(pit, n_replicates=19).replicates, given.replicates)
+    assert not torch.equal(pce_test(pit, n_replicates=19, seed=1).replicates, given.replicates)
+
+
+@pytest.mark.parametrize("power", [1, 2, 3.5])
+def test_the_statistic_is_the_mean_error_of_that_power(power):
+    x = normal(25, 6, 2, seed=31)
+    pit = projected_pit([Marginal(), Location()], Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    test = pce_test(pit, n_replicates=19, power=power)
+    errors = pce(pit, power=power)
+    torch.testing.assert_close(test.projection_pce, errors)
+    torch.testing.assert_close(test.statistic, torch.stack([errors[:2].mean(), errors[2]]))
+    assert (test.replicates > 0).all()
+
+
+def test_a_member_with_all_the_weight_is_always_picked():
+    y, members = torch.zeros(9, 1).double(), torch.tensor([[-1.0], [1.0], [2.0]]).double().expand(9, 3, 1)
+    weights = torch.tensor([0.0, 0.0, 1.0]).double().expand(9, 3)
+    pit = projected_pit(Marginal(), Ensemble(members, weights), y, exchangeable=True)
+    replicates = pce_test(pit, n_replicates=19).replicates
+    last = pce(with_point(pit, 3))
+    torch.testing.assert_close(replicates, last.expand_as(replicates))
+
+
+def with_point(pit, point):
+    """The result in which a point of every case plays the observation."""
+    part = pit.parts[0]
+    chosen = Intervals(part.points.lower[:, point], part.points.upper[:, point])
+    return ProjectedPIT((dataclasses.replace(part, observed=chosen, points=None),), pit.case_ids)
+
+
+def test_empirical_ranks_of_weighted_members_leave_the_member_itself_out():
+    y = torch.tensor([[1.5]]).double()
+    members = torch.tensor([[[1.0], [2.0], [3.0]]]).double()
+    weights = torch.tensor([[1.0, 2.0, 3.0]]).double()
+    pit = projected_pit(Marginal(), Ensemble(members, weights), y, EmpiricalRank(), exchangeable=True)
+    assert pit.points.lower[0, :, 0].tolist() == pytest.approx([1 / 6, 0.0, 1 / 4, 1.0])
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_smooth_ranks_rise_with_the_observation(relative):
+    members = normal(1, 40, 1, seed=32).expand(3, 40, 1)
+    y = torch.tensor([[-9.0], [0.0], [9.0]]).double()
+    low, middle, high = projected_pit(Marginal(), Ensemble(members), y, SmoothRank(relative=relative)).values[:, 0]
+    assert low < 1e-3 < 0.2 < middle < 0.8 < 1 - 1e-3 < high
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula(), Contrast(), SquaredDifference(), ClosedForm(),
+     EmpiricalRank(), SmoothRank()],
+    ids=repr,
+)  # fmt: skip
+def test_every_prerank_and_way_is_a_value(value):
+    assert value == type(value)()
+    assert hash(value) == hash(type(value)())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        value.name = "another"

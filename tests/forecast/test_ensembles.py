@@ -86,3 +86,9 @@ def test_whole_numbers_read_only_and_foreign_byte_orders_become_floats():
     frozen = np.ones(3)
     frozen.flags.writeable = False
     assert as_tensor(frozen).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_the_effective_size_is_that_of_each_case_whatever_the_leading_axes():
+    weights = torch.tensor([[[1.0, 1.0, 2.0], [1.0, 0.0, 0.0]], [[1.0, 1.0, 1.0], [0.0, 3.0, 3.0]]])
+    forecast = Ensemble(torch.zeros(2, 2, 3, 1), weights)
+    torch.testing.assert_close(forecast.effective_size, torch.tensor([[16 / 6, 1.0], [3.0, 2.0]]))
