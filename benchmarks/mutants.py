@@ -8,7 +8,7 @@
 Needs the extra `mutants`. The faults are those of cosmic-ray (operators, comparisons, numbers, booleans, loops, handlers,
 decorators), kept to the replacements somebody might have written by mistake: `+` becomes `-`, not `>>`, whose crash
 no test could miss. Two kinds are added through its plugin class, since this code's faults are often of them: a keyword
-argument left out (`correction=0`) and a method left out (`.detach()`). mutmut was tried and leaves out functions with
+argument left out (`correction=0`) and a method left out (`.detach()`). mutmut, by its source, leaves out functions with
 a decorator, which are most of the public ones here. Message texts, annotations and branches for a GPU are left alone.
 
 A place in the code is sampled first, then one fault there; strata are modules, in proportion to their places. Tests
