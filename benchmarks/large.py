@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from diagnostics import peak
-from prerank import check
+from prerank import Ensemble, check
 
 SIZES = ((20, 50_000, 5), (2_000, 2_000, 10))
 
@@ -26,9 +26,9 @@ def run(size: tuple[int, int, int], threads: int, connection: Any) -> None:
     rng = np.random.default_rng(0)
     members = rng.normal(size=(n_cases, n_members, n_targets))
     y = rng.normal(size=(n_cases, n_targets))
-    check(y[:5], members[:5, :50], n_replicates=2)  # the first call of an operation loads it
+    check(y[:5], Ensemble(members[:5, :50]), n_replicates=2)  # the first call of an operation loads it
     before, begin = peak(), time.perf_counter()
-    result = check(y, members)
+    result = check(y, Ensemble(members))  # a shape of 2,000 by 2,000 says nothing about its axes
     connection.send((time.perf_counter() - begin, peak() - before, members.nbytes, result.verdict))
 
 

@@ -67,14 +67,16 @@ class Coded(NamedTuple):
         n_sets, n_projections, n_codes = len(weights), self.codes.shape[-1], len(self.curves)
         column = torch.arange(n_projections, device=self.codes.device) * n_codes
         codes = self.codes.reshape(n_sets, -1, n_projections)
-        found = []
-        for part in chunks(n_sets, codes[0].numel(), self.codes.device):
-            count = part.stop - part.start
-            first = torch.arange(count, device=self.codes.device)[:, None, None] * (n_projections * n_codes)
-            cells = codes[part].long() + column + first
-            own = weights[part, :, None].expand(cells.shape)
-            found.append(torch.bincount(cells.flatten(), own.flatten(), count * n_projections * n_codes))
-        return (torch.cat(found).reshape(n_sets, n_projections, n_codes) @ self.curves.square()).mT
+        counts = weights.new_zeros(n_sets, n_projections * n_codes, dtype=torch.float64)
+        for sets in chunks(n_sets, codes[0].numel(), self.codes.device):
+            place = torch.arange(sets.stop - sets.start, device=self.codes.device)[:, None, None] * counts.shape[1]
+            rows_at_once = (sets.stop - sets.start) * n_projections
+            for rows in chunks(codes.shape[1], rows_at_once, self.codes.device):
+                cells = codes[sets, rows].long() + column + place
+                own = weights[sets, rows, None].expand(cells.shape)
+                found = torch.bincount(cells.flatten(), own.flatten(), counts[sets].numel())
+                counts[sets] += found.reshape(counts[sets].shape)
+        return (counts.reshape(n_sets, n_projections, n_codes) @ self.curves.square()).mT
 
 
 class Summed(NamedTuple):

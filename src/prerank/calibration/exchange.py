@@ -105,16 +105,17 @@ def points_of(
         pick = pit.pick.double().expand(*pit.lead, pit.n_cases, n_points).reshape(n_sets, pit.n_cases, n_points)
     weights = None if case_weights is None else (case_weights / case_weights.sum()).double().to(levels.device)
     own = levels.new_full((pit.n_cases,), 1.0 / pit.n_cases) if weights is None else weights
-    spread = levels.new_zeros(n_sets, len(levels), start)
+    # untied ranks and continuous PITs have a spread that depends on M alone; a single point per case says nothing else
+    known = [rank_spread(levels, part.n_members) for part in pit.parts for _ in part.names]
+    spread = (torch.stack(known, -1) * own.square().sum().sqrt()).repeat(n_sets, 1, 1)
     if not alone:
+        unknown = ~torch.cat([part.law_is_known & (pick is None) & (not part.unrandomised) for part in pit.parts])
         chance = levels.new_full((1, 1, n_points), 1.0 / n_points) if pick is None else pick
         factor = (chance * own.square()[:, None]).expand(n_sets, -1, -1).reshape(n_sets, -1)
         diagonal = (levels.square() * own.square().sum())[:, None]
         for columns, table in tables:
-            spread[..., columns] = (table.squares(factor) - diagonal).clamp_min(0.0).sqrt()
-    if alone:  # a single point per case says nothing of the others: untied ranks and continuous PITs have this spread
-        known = [rank_spread(levels, part.n_members) for part in pit.parts for _ in part.names]
-        spread = (torch.stack(known, -1) * own.square().sum().sqrt()).expand_as(spread)
+            if unknown[columns].any():
+                spread[..., columns] = (table.squares(factor) - diagonal).clamp_min(0.0).sqrt()
     return Points(tables, n_sets, pit.n_cases, n_points, start, levels, pick, weights, spread)
 
 

@@ -101,16 +101,13 @@ def projected_pit(
     n_draws, seed = require_whole(n_draws, "n_draws"), require_whole(seed, "seed", at_least=None)
     if isinstance(how, SmoothRank) and exchangeable:
         raise ValueError("smooth PITs are for training and have no test; leave exchangeable=True or SmoothRank() out")
-    forecast, observation_weights, note = _with_reference(forecast, observation_weights)
 
     def some(cases: slice | None) -> ProjectedPIT:
         if cases is None:
-            return _of_all_cases(
-                preranks, forecast, y, how, observation_weights, n_draws, seed, ids, exchangeable, note
-            )
+            return _of_all_cases(preranks, forecast, y, how, observation_weights, n_draws, seed, ids, exchangeable)
         own = None if observation_weights is None else observation_weights[..., cases]
         part = forecast.select(cases)  # type: ignore[union-attr]
-        return _of_all_cases(preranks, part, y[..., cases, :], how, own, n_draws, seed, ids[cases], exchangeable, note)
+        return _of_all_cases(preranks, part, y[..., cases, :], how, own, n_draws, seed, ids[cases], exchangeable)
 
     slices = _slices(forecast, y, how, n_draws)
     if len(slices) == 1:
@@ -125,13 +122,13 @@ def projected_pit(
     return ProjectedPIT.end_to_end(one_by_one(), ids)
 
 
-def _with_reference(forecast: Forecast, observation_weights: Tensor | None) -> tuple[Forecast, Tensor | None, str]:
+def _with_reference(forecast: Forecast) -> tuple[Forecast, str]:
     """A very large bare ensemble in two parts: members to learn from, and members to rank."""
     if not isinstance(forecast, Ensemble) or forecast.reference is not None:
-        return forecast, observation_weights, ""
+        return forecast, ""
     subset = reference_subset(forecast.n_members)
     if subset is None:
-        return forecast, observation_weights, ""
+        return forecast, ""
     subset = subset.to(forecast.members.device)
     rest = torch.ones(forecast.n_members, dtype=torch.bool, device=subset.device)
     rest[subset] = False
@@ -141,7 +138,7 @@ def _with_reference(forecast: Forecast, observation_weights: Tensor | None) -> t
         weights, own = weights[..., ranked], weights[..., subset]
     reference = Ensemble(forecast.members[..., subset, :], own)
     note = f"learnt from {len(subset)} of {forecast.n_members:,} members, the others are ranked"
-    return Ensemble(forecast.members[..., ranked, :], weights, reference), observation_weights, note
+    return Ensemble(forecast.members[..., ranked, :], weights, reference), note
 
 
 def _of_all_cases(
@@ -154,8 +151,8 @@ def _of_all_cases(
     seed: int,
     ids: Tensor,
     exchangeable: bool,
-    note: str,
 ) -> ProjectedPIT:
+    forecast, note = _with_reference(forecast)
     members = _members(forecast, n_draws, seed, ids, how, exchangeable)
     ranked = members is not None and not isinstance(how, SmoothRank)
     points = _points(forecast, members, y) if ranked and members is not None else None
