@@ -154,8 +154,9 @@ def _of_all_cases(
 ) -> ProjectedPIT:
     forecast, note = _with_reference(forecast)
     members = _members(forecast, n_draws, seed, ids, how, exchangeable)
-    ranked = members is not None and not isinstance(how, SmoothRank)
-    points = _points(forecast, members, y) if ranked and members is not None else None
+    points = None
+    if isinstance(forecast, Ensemble) and not isinstance(how, SmoothRank):
+        points = _points(forecast, forecast, y)
     law = _law(forecast, points, y)
     weights, pick, exact = None, None, True
     if members is not None and members.weights is not None and not isinstance(how, SmoothRank):
@@ -171,13 +172,14 @@ def _of_all_cases(
             part = _closed_form(item, projection, forecast, y, members if exchangeable else None)
         elif isinstance(how, SmoothRank):
             part = _smooth(item, projection, members, y, how)
-        elif isinstance(how, EmpiricalRank):
-            assert points is not None
-            part = _empirical(item, projection, points, weights, exchangeable)
         else:
-            keys = case_keys(seed, ids, "randomised rank", item.name) if isinstance(how, RandomisedRank) else None
-            assert points is not None
-            part = _ranked(item, projection, points, weights, exact, keys, exchangeable)
+            if points is None:  # draws of a model, which pre-ranks with a closed form do not need
+                points = _points(forecast, members, y)
+            if isinstance(how, EmpiricalRank):
+                part = _empirical(item, projection, points, weights, exchangeable)
+            else:
+                keys = case_keys(seed, ids, "randomised rank", item.name) if isinstance(how, RandomisedRank) else None
+                part = _ranked(item, projection, points, weights, exact, keys, exchangeable)
         parts.append(_noted(part, note))
     return ProjectedPIT(tuple(parts), ids, pick)
 

@@ -89,7 +89,7 @@ def check(
     if not pit.exact:
         notes.append(f"PITs: {pit.method}")
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
-    notes.append(_monte_carlo(pit, n_replicates))
+    notes.append(_monte_carlo(n_replicates))
     return Check(
         *tables(pit, test, labels, weights),
         pit,
@@ -146,7 +146,7 @@ def _pit(
         )
 
 
-def _monte_carlo(pit: ProjectedPIT, n_replicates: int) -> str:
+def _monte_carlo(n_replicates: int) -> str:
     """What of the result is simulated, and how precise it is."""
     error = (LEVEL * (1 - LEVEL) / n_replicates) ** 0.5
     return f"p-values from {n_replicates:,} exchange replicates: at {LEVEL} their standard error is {error:.3f}"
