@@ -60,7 +60,7 @@ def cell_rows(error: str, n_blocks: int, repetitions: int, device: torch.device)
     curves: dict[str, list[Tensor]] = {}
     for start in range(0, repetitions, size):
         y, members = data(error, blocks, min(size, repetitions - start), start, device)
-        pit = projected_pit(PRERANKS, Ensemble(members), y, exchangeable=True)
+        pit = projected_pit(y, Ensemble(members), PRERANKS, exchangeable=True)
         test = pce_test(pit, blocks=blocks)
         for g, part in enumerate(pit.parts):
             own = pit.of(part.prerank)

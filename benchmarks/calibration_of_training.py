@@ -53,7 +53,7 @@ def training_pce(prerank: PreRank, law: GaussianMixture, y: torch.Tensor, n_draw
     with torch.no_grad():
         for step, start in enumerate(range(0, len(y), CHUNK)):
             cases = slice(start, min(start + CHUNK, len(y)))
-            parts += penalty.pits(law.select(cases), y[cases], step=step)
+            parts += penalty.pits(y[cases], law.select(cases), step=step)
     return float(pce(torch.cat(parts).clamp(0.0, 1.0)).mean())
 
 

@@ -41,7 +41,7 @@ def main() -> None:
     for place, seed in enumerate(PAPER_SEEDS):
         x, y = test[seed]
         law = fleet.forecast(x, [place])
-        records.append(evaluate(law, y[None], paper_preranks(y.shape[-1])).assign(seed=seed))
+        records.append(evaluate(y[None], law, paper_preranks(y.shape[-1])).assign(seed=seed))
     table = pd.concat(records)
     print(f"epochs of the best weights: {fleet.best_epoch.tolist()}, steps {fleet.steps}")
     for metric, (low, high) in RANGES.items():

@@ -101,7 +101,7 @@ def of_ranks(n_targets: int) -> Iterator[Row]:
     def rank(prerank):
         def pit(members, weights):
             ensemble = Ensemble(members, weights.exp())
-            return smooth_pit(prerank.given(ensemble), ensemble, y.to(members), SmoothRank())
+            return smooth_pit(y.to(members), ensemble, prerank.given(ensemble), SmoothRank())
 
         return pit
 

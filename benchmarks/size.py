@@ -147,7 +147,7 @@ def data(setting: Setting, n_sets: int, start: int, device: torch.device) -> tup
 
 def tested(y: Tensor, forecast: Ensemble | GaussianMixture) -> tuple[ProjectedPIT, PCETest]:
     """What `check` computes, for several data sets at once: every argument at its default."""
-    pit = projected_pit(paper_preranks(y.shape[-1]), forecast, y, exchangeable=True)
+    pit = projected_pit(y, forecast, paper_preranks(y.shape[-1]), exchangeable=True)
     return pit, pce_test(pit)
 
 

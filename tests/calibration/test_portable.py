@@ -153,7 +153,7 @@ def test_whichever_point_is_the_observation_all_points_keep_their_ranks(rounds_b
         moved = x.gather(1, order[..., None].expand_as(x))
         for reference in (None, mixture(40, n_targets, dtype)):
             first, second = (
-                projected_pit(prerank, Ensemble(points[:, 1:], reference=reference), points[:, 0], exchangeable=True)
+                projected_pit(points[:, 0], Ensemble(points[:, 1:], reference=reference), prerank, exchangeable=True)
                 for points in (x, moved)
             )
             for before, after in zip(first.points.bounds(), second.points.bounds(), strict=True):
@@ -196,7 +196,7 @@ def test_pooled_densities_of_binary_targets_tie_where_they_are_equal():
     exact = torch.tensor(density, dtype=torch.float64)
     below = (exact[:, None] < exact[:, :, None] * (1 - 1e-9)).sum(-1)
     upto = (exact[:, None] < exact[:, :, None] * (1 + 1e-9)).sum(-1)
-    pit = projected_pit(HDR(), Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), HDR(), exchangeable=True)
     lower, upper = pit.points.bounds()
     assert torch.equal((3 * lower[..., 0]).round().long(), below)
     assert torch.equal((3 * upper[..., 0]).round().long(), upto)

@@ -19,7 +19,7 @@ def test_the_spread_of_a_smooth_rank_is_a_constant_of_its_gradient():
     members = torch.tensor(POINTS, dtype=torch.float64, requires_grad=True)
     weights = torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64)
     y = torch.tensor([[2.0]], dtype=torch.float64)
-    pit = smooth_pit(IDENTITY, Ensemble(members, weights), y, SmoothRank(temperature=1.5))
+    pit = smooth_pit(y, Ensemble(members, weights), IDENTITY, SmoothRank(temperature=1.5))
     (gradient,) = torch.autograd.grad(pit.sum(), members)
     deviation = math.sqrt(0.5 * 0 + 0.25 * 1 + 0.25 * 16 - (0.5 * 0 + 0.25 * 1 + 0.25 * 4) ** 2)
     below = [1 / (1 + math.exp(-1.5 * (2.0 - t) / deviation)) for t in (0.0, 1.0, 4.0)]

@@ -89,9 +89,9 @@ class TestMissingValues:
         assert result.n_cases == 148
         assert any("2 of 150 cases dropped" in note for note in result.notes)
         expected = projected_pit(
-            Location(),
-            Ensemble(torch.from_numpy(members[kept])),
             torch.from_numpy(y[kept]),
+            Ensemble(torch.from_numpy(members[kept])),
+            Location(),
             case_ids=torch.from_numpy(kept),
         ).values
         column = result.pit.groups.index("location")

@@ -149,7 +149,7 @@ def test_the_penalty_calibrates_a_gaussian_of_a_bimodal_truth(small: Small) -> N
     for parameters in ({}, {"prerank": Contrast(), "strength": 10.0}):
         settings = {"n_components": 1, "hidden": (32,), "learning_rate": 0.01, "patience": 10, **parameters}
         law = small(**settings).fit(made.x, made.y).predict_distribution(fresh.x)
-        pit = projected_pit(Contrast(), law, torch.as_tensor(fresh.y, dtype=torch.float64))
+        pit = projected_pit(torch.as_tensor(fresh.y, dtype=torch.float64), law, Contrast())
         errors.append(float(pce(pit.values)))
     # the difference is larger than chance alone ever makes a calibrated forecast's error
     assert errors[0] - errors[1] > pce_null(4000).quantile(0.999)

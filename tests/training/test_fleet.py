@@ -168,7 +168,7 @@ def test_rows_that_fill_up_the_last_minibatch_do_not_count(tiny, small):
         short = penalty(*_forecast_and_rows(data, 24), case_weights=None, noise=_noise(penalty, data, 24))
         forecast, y = _forecast_and_rows(data, 32)
         y = torch.where(torch.arange(32)[:, None] < 24, y, 1e3)
-        padded = penalty(forecast, y, case_weights=(torch.arange(32) < 24).double(), noise=_noise(penalty, data, 32))
+        padded = penalty(y, forecast, case_weights=(torch.arange(32) < 24).double(), noise=_noise(penalty, data, 32))
         torch.testing.assert_close(short, padded, rtol=1e-9, atol=1e-12)
 
 
@@ -211,7 +211,7 @@ def test_the_energy_score_of_training_draws_is_unbiased():
     law = GaussianMixture(logits.expand(cases, -1), loc.expand(cases, -1, -1), factor.expand(cases, components, 2, 2))
     y = torch.zeros(cases, 2, dtype=torch.float64)
     noise = torch.randn(cases, 20, 2, generator=generator, dtype=torch.float64)
-    found, reference = EnergyScore(20)(law, y, noise), energy_score(y, law.ensemble(200))
+    found, reference = EnergyScore(20)(y, law, noise), energy_score(y, law.ensemble(200))
     spread = (found.var() / cases + reference.var() / cases).sqrt()
     assert (found.mean() - reference.mean()).abs() < 5 * spread
 

@@ -197,7 +197,7 @@ def tensors(problem):
 @pytest.mark.parametrize("prerank", ALL, ids=lambda prerank: prerank.name)
 def test_the_training_pits_are_those_of_the_paper(prerank, problem):
     law, y, noise = tensors(problem)
-    (ours,) = library(prerank, 1).pits(law, y, noise=noise)
+    (ours,) = library(prerank, 1).pits(y, law, noise=noise)
     theirs = pits(prerank, problem)
     assert ours.shape == (B, len(theirs))
     assert ours.T.flatten().tolist() == pytest.approx([z for values in theirs for z in values], **CLOSE)

@@ -123,7 +123,7 @@ def test_tuning_trains_all_strengths_at_once_and_applies_the_rule(tiny, small):
     place = next(i for i, run in enumerate(tuned.fleet.runs) if run.strength == 10.0 and run.seed == 1)
     laws = tuned.fleet.forecast(data[1].x_validation, [place])
     law, y = GaussianMixture(laws.logits[0], laws.loc[0], laws.scale_tril[0]), data[1].y_validation
-    errors = [pce(projected_pit(item, law, y)).mean() for item in (Location(), Scale())]
+    errors = [pce(projected_pit(y, law, item)).mean() for item in (Location(), Scale())]
     row = tuned.table[(tuned.table.strength == 10.0) & (tuned.table.seed == 1)].iloc[0]
     assert row.pce == pytest.approx(float(sum(errors)) / 2)
     assert row.score == pytest.approx(float(energy_score(y, law.ensemble(100)).mean()))

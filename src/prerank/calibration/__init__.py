@@ -1,5 +1,6 @@
 """Project, rank, measure, test: pre-ranks, projected PITs, calibration errors and their null distributions."""
 
+from prerank.calibration.directions import principal_directions
 from prerank.calibration.errors import (
     ReliabilityCurve,
     centred_levels,
@@ -25,13 +26,13 @@ from prerank.calibration.preranks import (
     Scale,
     SquaredDifference,
     paper_preranks,
-    principal_directions,
 )
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
 from prerank.calibration.reading import read
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit
 from prerank.calibration.testing import PCETest, chi_square_test, ks_test, pce_test
+from prerank.calibration.views import DistributionView, Learnt, Needs, PointsView, View, needs_of, view_of
 
 __all__ = [
     "HDR",
@@ -42,13 +43,17 @@ __all__ = [
     "Copula",
     "Custom",
     "Dependency",
+    "DistributionView",
     "EmpiricalRank",
+    "Learnt",
     "LinearProjection",
     "Location",
     "Marginal",
+    "Needs",
     "PCEInterval",
     "PCENull",
     "PCETest",
+    "PointsView",
     "PointwiseProjection",
     "PreRank",
     "ProjectedPIT",
@@ -59,12 +64,14 @@ __all__ = [
     "Scale",
     "SmoothRank",
     "SquaredDifference",
+    "View",
     "centred_levels",
     "chi_square_test",
     "corrected_pce",
     "exchange_replicates",
     "inclusive_levels",
     "ks_test",
+    "needs_of",
     "paper_preranks",
     "pce",
     "pce_interval",
@@ -77,4 +84,5 @@ __all__ = [
     "reliability_band",
     "reliability_curve",
     "smooth_pit",
+    "view_of",
 ]

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-def refuse_bad_input(forecast: Forecast, y: Tensor, observation_weights: Tensor | None) -> None:
+def refuse_bad_input(y: Tensor, forecast: Forecast, observation_weights: Tensor | None) -> None:
     """Everything that would otherwise end in a wrong number or an obscure error, said with numbers."""
     if isinstance(forecast, Ensemble):
         batch, targets = forecast.members.shape[:-2], forecast.n_targets

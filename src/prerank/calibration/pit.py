@@ -14,12 +14,13 @@ from torch import Tensor
 from prerank.calibration.inputs import listed_preranks, refuse_bad_input, require_how, require_whole
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.pooling import CanonicalPoints, canonical_points, reference_subset
-from prerank.calibration.preranks import PreRank
+from prerank.calibration.preranks import PreRank, paper_preranks
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.calibration.projection import LinearProjection, Projection
 from prerank.calibration.ranks import all_weights_below_and_at, weight_below_and_at
 from prerank.calibration.rounding import rounded
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit
+from prerank.calibration.views import DistributionView, PointsView, View
 from prerank.forecast import (
     Ensemble,
     Forecast,
@@ -55,9 +56,9 @@ How = ClosedForm | RandomisedRank | EmpiricalRank | SmoothRank
 
 
 def projected_pit(
-    prerank: PreRank | Sequence[PreRank],
-    forecast: Forecast,
     y: Tensor,
+    forecast: Forecast,
+    preranks: PreRank | Sequence[PreRank] | None = None,
     how: How | None = None,
     *,
     observation_weights: Tensor | None = None,
@@ -69,14 +70,15 @@ def projected_pit(
 ) -> ProjectedPIT:
     r"""PIT of each projection, $Z = \hat F_{T \mid X}(T)$: y (..., N, D) -> intervals (..., N, K).
 
-    A distribution is evaluated by closed form where there is one, otherwise among `n_draws` equally weighted draws. A
-    rank among M members is the interval [below, below + ties + 1] / (M + 1); errors and tests take the mean over a
+    `preranks` is one or several, which are computed on the same members and stand side by side; those of the paper
+    without it. A distribution is evaluated by closed form where there is one, otherwise among `n_draws` equally weighted
+    draws. A rank among M members is the interval [below, below + ties + 1] / (M + 1); errors and tests take the mean over a
     uniform number in it, so that nothing depends on how ties are broken. `RandomisedRank()` draws that number.
     For an `Ensemble` with weights, uniformity is exact only with `observation_weights` (..., N), the weight that the
     observation itself carries (an importance ratio, say); without it the PIT is that of the weighted members,
     approximate of order one over the effective size, and `exact` is False. Draws of a model depend on
     (`seed`, `case_ids`) alone. `exchangeable=True` also ranks every other point, which tests over several projections
-    need. Several pre-ranks are computed on the same members and stand side by side.
+    need.
 
     From more than 1,000 members without a `reference`, 250 are set aside for the pre-ranks to learn from (directions,
     density, joint CDF), and the observation is ranked among the others: exact, and the cost grows with M instead of M².
@@ -91,12 +93,12 @@ def projected_pit(
     (tensor([0., 0.], dtype=torch.float64), tensor([0.1000, 0.1000], dtype=torch.float64), 'rank among 9 members')
     """
     precision, y = precision_of(y), as_observations(y)
-    refuse_bad_input(forecast, y, observation_weights)
+    refuse_bad_input(y, forecast, observation_weights)
     if isinstance(forecast, Ensemble) and not y.requires_grad:
         y, members, _ = in_one_precision(y.to(forecast.members.device), forecast.members, precision, forecast.precision)
         forecast = replace(forecast, members=members)
     ids = torch.arange(y.shape[-2], device=y.device) if case_ids is None else case_ids.to(y.device)
-    preranks = listed_preranks(prerank)
+    listed = list(paper_preranks(y.shape[-1])) if preranks is None else listed_preranks(preranks)
     require_how(how, (ClosedForm, RandomisedRank, EmpiricalRank, SmoothRank))
     n_draws, seed = require_whole(n_draws, "n_draws"), require_whole(seed, "seed", at_least=None)
     if isinstance(how, SmoothRank) and exchangeable:
@@ -104,10 +106,10 @@ def projected_pit(
 
     def some(cases: slice | None) -> ProjectedPIT:
         if cases is None:
-            return _of_all_cases(preranks, forecast, y, how, observation_weights, n_draws, seed, ids, exchangeable)
+            return _of_all_cases(listed, forecast, y, how, observation_weights, n_draws, seed, ids, exchangeable)
         own = None if observation_weights is None else observation_weights[..., cases]
         part = forecast.select(cases)  # type: ignore[union-attr]
-        return _of_all_cases(preranks, part, y[..., cases, :], how, own, n_draws, seed, ids[cases], exchangeable)
+        return _of_all_cases(listed, part, y[..., cases, :], how, own, n_draws, seed, ids[cases], exchangeable)
 
     slices = _slices(forecast, y, how, n_draws)
     if len(slices) == 1:
@@ -157,7 +159,7 @@ def _of_all_cases(
     points = None
     if isinstance(forecast, Ensemble) and not isinstance(how, SmoothRank):
         points = _points(forecast, forecast, y)
-    law = _law(forecast, points, y)
+    view = _view(forecast, points, y, seed, ids, isinstance(how, SmoothRank))
     weights, pick, exact = None, None, True
     if members is not None and members.weights is not None and not isinstance(how, SmoothRank):
         # Algorithm 1 gives the observation no weight; a rank gives it its own, if that is known
@@ -167,7 +169,7 @@ def _of_all_cases(
         pick = weights / weights.sum(-1, keepdim=True)
     parts = []
     for item in preranks:
-        projection = item.given(law, seed, how.temperature if isinstance(how, SmoothRank) else None, case_ids=ids)
+        projection = item.given(view)
         if members is None or (how is None and _has_closed_form(projection, forecast)) or isinstance(how, ClosedForm):
             part = _closed_form(item, projection, forecast, y, members if exchangeable else None)
         elif isinstance(how, SmoothRank):
@@ -230,20 +232,24 @@ def _points(forecast: Forecast, members: Ensemble, y: Tensor) -> CanonicalPoints
 
     Members that are given are ranked in double precision, draws in that of their model.
     """
-    points = torch.cat([y[..., None, :].expand(*members.members.shape[:-2], 1, -1), members.members], -2)
+    points = _pooled(y, members)
     return canonical_points(points.double() if isinstance(forecast, Ensemble) else points)
 
 
-def _law(forecast: Forecast, points: CanonicalPoints | None, y: Tensor) -> Forecast:
-    """What the pre-ranks may look at."""
-    if not isinstance(forecast, Ensemble):
-        return forecast
-    if forecast.reference is not None:
-        return forecast.reference  # type: ignore[return-value]
-    if points is not None:
-        return Ensemble(points.ordered)
-    pooled = torch.cat([y[..., None, :].expand(*forecast.members.shape[:-2], 1, -1), forecast.members], -2)
-    return Ensemble(pooled)
+def _view(forecast: Forecast, points: CanonicalPoints | None, y: Tensor, seed: int, ids: Tensor, smooth: bool) -> View:
+    """What the pre-ranks may look at: the distribution, the reference, or members pooled with the observation."""
+    known = forecast.reference if isinstance(forecast, Ensemble) else forecast
+    if known is None:
+        pooled = _pooled(y, forecast) if points is None else points.ordered  # type: ignore[arg-type]
+        return PointsView(Ensemble(pooled), smooth)
+    if isinstance(known, Ensemble):
+        return PointsView(known, smooth)
+    return DistributionView(known, seed, ids, smooth)  # type: ignore[arg-type]
+
+
+def _pooled(y: Tensor, members: Ensemble) -> Tensor:
+    """The observation and the members, (..., N, M + 1, D), the observation first."""
+    return torch.cat([y[..., None, :].expand(*members.members.shape[:-2], 1, -1), members.members], -2)
 
 
 def _has_closed_form(projection: Projection, forecast: Forecast) -> bool:
@@ -270,7 +276,7 @@ def _closed_form(
 
 
 def _smooth(prerank: PreRank, projection: Projection, members: Ensemble, y: Tensor, how: SmoothRank) -> PreRankPIT:
-    values = smooth_pit(projection, members, y, how)
+    values = smooth_pit(y, members, projection, how)
     method = f"smooth rank among {members.n_members} draws, temperature {how.temperature:g}"
     return _numbers(prerank, projection, values, method, False)
 

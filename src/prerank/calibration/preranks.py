@@ -1,8 +1,6 @@
 r"""The pre-ranks of the paper's Table 1 and Algorithm 2, and a few simple ones, as frozen values.
 
-A pre-rank is given a forecast's law and becomes a `Projection`: K scalars per point. The law is a distribution,
-independent draws from one, or, for a bare ensemble, its members pooled with the observation; never the members that
-are ranked, because a member that shaped its own projection is not exchangeable with the observation any more.
+A pre-rank is given a view of a forecast (`prerank.calibration.views`) and becomes a `Projection`: K scalars per point.
 """
 
 from collections.abc import Callable
@@ -12,43 +10,26 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, MultivariateNormal
 
-from prerank.calibration import jacobi
-from prerank.calibration.jointcdf import smooth_log_joint_cdf
-from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
-from prerank.calibration.pooling import spread_matrix
+from prerank.calibration.directions import principal_directions
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
-from prerank.calibration.rounding import power_of_two_above
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.calibration.views import Learnt, View, view_of
+from prerank.forecast import Forecast
 from prerank.forecast.arrays import described
 from prerank.gpu import has_kernels
 
 
 class PreRank(Protocol):
-    """Anything with a name that can be given a forecast's law.
+    """Anything with a name that turns a view of a forecast into a `Projection`.
 
-    `temperature` asks for a smooth projection. `case_ids` (N,) name the cases: what a pre-rank draws for a case depends
-    on the seed and that name, so that chunks of cases give the numbers of the whole.
+    It asks the view for what it needs (`View`): how many targets there are, a covariance, a log density, a joint CDF,
+    reference draws. A forecast may stand in the place of a view of it: `PCA().given(forecast)`.
     """
 
     @property
     def name(self) -> str: ...
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> Projection: ...
-
-
-def _n_targets(law: Forecast) -> int:
-    return law.n_targets if isinstance(law, Ensemble | GaussianMixture) else law.event_shape[-1]
-
-
-def _like(law: Forecast) -> Tensor:
-    """A tensor with the law's dtype and device; a projection of another distribution follows its points instead."""
-    if isinstance(law, Ensemble):
-        return law.members
-    return law.loc if isinstance(law, GaussianMixture) else torch.empty(0, dtype=torch.float64)
+    def given(self, view: View) -> Projection: ...
 
 
 @dataclass(frozen=True)
@@ -61,16 +42,10 @@ class Marginal:
 
     name: str = "marginal"
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> LinearProjection:
-        like = _like(law)
-        targets = _n_targets(law)
-        return LinearProjection(
-            torch.eye(targets, dtype=like.dtype, device=like.device)[None],
-            tuple(f"y{d + 1}" for d in range(targets)),
-            identity=True,
-        )
+    def given(self, view: View | Forecast) -> LinearProjection:
+        view = view_of(view)
+        axes = torch.eye(view.n_targets, dtype=view.dtype, device=view.device)[None]
+        return LinearProjection(axes, tuple(f"y{d + 1}" for d in range(view.n_targets)), identity=True)
 
 
 @dataclass(frozen=True)
@@ -83,13 +58,11 @@ class Location:
 
     name: str = "location"
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> LinearProjection:
-        like, targets = _like(law), _n_targets(law)
-        return LinearProjection(
-            torch.full((1, targets, 1), 1.0 / targets, dtype=like.dtype, device=like.device), ("mean",)
-        )
+    def given(self, view: View | Forecast) -> LinearProjection:
+        view = view_of(view)
+        shape = (1, view.n_targets, 1)
+        mean = torch.full(shape, 1.0 / view.n_targets, dtype=view.dtype, device=view.device)
+        return LinearProjection(mean, ("mean",))
 
 
 @dataclass(frozen=True)
@@ -102,10 +75,8 @@ class Scale:
 
     name: str = "scale"
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> PointwiseProjection:
-        if _n_targets(law) == 1:
+    def given(self, view: View | Forecast) -> PointwiseProjection:
+        if view_of(view).n_targets == 1:
             raise ValueError("Scale() is constant (zero) for D=1 target, so its ranks would be ties; use Marginal()")
         return PointwiseProjection(_variance, ("variance",))
 
@@ -121,10 +92,8 @@ class Dependency:
     lag: int = 1
     name: str = "dependency"
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> PointwiseProjection:
-        targets = _n_targets(law)
+    def given(self, view: View | Forecast) -> PointwiseProjection:
+        targets = view_of(view).n_targets
         if self.lag < 1:
             raise ValueError(f"Dependency(lag={self.lag}): the lag is a distance between targets, 1 or more")
         if targets <= 2:
@@ -164,24 +133,17 @@ class PCA:
     attached: bool = False
     name: str = "PCA"
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> LinearProjection:
+    def given(self, view: View | Forecast) -> LinearProjection:
+        view = view_of(view)
         if self.n_components is not None and self.n_components < 1:
             raise ValueError(f"PCA(n_components={self.n_components}): at least one component is needed")
-        if not isinstance(law, Ensemble) and not hasattr(type(law), "covariance_matrix"):
-            law = equally_weighted_draws(law, 1000, seed, "reference for PCA", case_ids)
-        targets = _n_targets(law)
-        at_most = min(targets, law.n_members - 1) if isinstance(law, Ensemble) else targets
+        targets, n_points = view.n_targets, view.n_points
+        at_most = targets if n_points is None else min(targets, n_points - 1)
         if at_most < 1:
             raise ValueError("PCA() needs at least two points per case to find a direction, got one; use Marginal()")
         kept = min(self.n_components or targets, at_most)
         with torch.set_grad_enabled(self.attached and torch.is_grad_enabled()):
-            if isinstance(law, Ensemble) and temperature is None and not law.members.requires_grad:
-                covariance = spread_matrix(law.members, law.weights)
-            else:
-                covariance = law.covariance_matrix  # type: ignore[union-attr]
-            directions = principal_directions(covariance)[..., :kept]
+            directions = principal_directions(view.covariance)[..., :kept]
         note = "" if kept == targets else f"{kept} of {targets} components"
         return LinearProjection(directions, tuple(f"component {k + 1}" for k in range(kept)), note)
 
@@ -197,17 +159,8 @@ class HDR:
 
     name: str = "HDR"
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> PointwiseProjection:
-        if isinstance(law, Ensemble):
-            centres, weights = law.members, law.weights
-            note = f"kernel density of {law.n_members} points, Scott's rule per target"
-            return PointwiseProjection(
-                lambda points: log_kernel_density(points, centres, weights)[..., None], ("log density",), note
-            )
-        note = f"log_prob of {type(law).__name__}"
-        return PointwiseProjection(lambda points: log_density(law, points)[..., None], ("log density",), note)
+    def given(self, view: View | Forecast) -> PointwiseProjection:
+        return _of_one_number(view_of(view).log_density())
 
 
 @dataclass(frozen=True)
@@ -222,23 +175,8 @@ class Copula:
     n_reference: int = 1000
     name: str = "copula"
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> PointwiseProjection:
-        if not isinstance(law, Ensemble):
-            law = equally_weighted_draws(law, self.n_reference, seed, "reference for the copula", case_ids)
-        note = f"joint CDF of {law.n_members} points"
-        centres, weights, probabilities = law.members, law.weights, law.probabilities
-        if temperature is None:
-            return PointwiseProjection(
-                lambda points: joint_cdf(points, centres, weights)[..., None], ("joint CDF",), note
-            )
-        bandwidth = bandwidths(centres.detach(), None if weights is None else weights.detach())
-        return PointwiseProjection(
-            lambda points: smooth_log_joint_cdf(points, centres, probabilities, bandwidth)[..., None],
-            ("log joint CDF",),
-            f"smooth {note}",
-        )
+    def given(self, view: View | Forecast) -> PointwiseProjection:
+        return _of_one_number(view_of(view).joint_cdf(self.n_reference))
 
 
 @dataclass(frozen=True)
@@ -253,12 +191,10 @@ class Contrast:
     j: int = 1
     name: str = "contrast"
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> LinearProjection:
-        _require_pair(self, self.i, self.j, _n_targets(law))
-        like = _like(law)
-        direction = torch.zeros(1, _n_targets(law), 1, dtype=like.dtype, device=like.device)
+    def given(self, view: View | Forecast) -> LinearProjection:
+        view = view_of(view)
+        _require_pair(self, self.i, self.j, view.n_targets)
+        direction = torch.zeros(1, view.n_targets, 1, dtype=view.dtype, device=view.device)
         direction[0, self.i], direction[0, self.j] = 1.0, -1.0
         return LinearProjection(direction, (f"y{self.i + 1} - y{self.j + 1}",))
 
@@ -275,10 +211,8 @@ class SquaredDifference:
     j: int = 1
     name: str = "squared difference"
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> PointwiseProjection:
-        _require_pair(self, self.i, self.j, _n_targets(law))
+    def given(self, view: View | Forecast) -> PointwiseProjection:
+        _require_pair(self, self.i, self.j, view_of(view).n_targets)
         return PointwiseProjection(
             lambda points: (points[..., self.i, None] - points[..., self.j, None]).square(),
             (f"(y{self.i + 1} - y{self.j + 1})²",),
@@ -314,11 +248,9 @@ class Custom:
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f"Custom(name={self.name!r}): the name in the table is a text, such as name='maximum'")
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> PointwiseProjection:
-        like = _like(law)
-        point = torch.zeros(1, 1, _n_targets(law), dtype=like.dtype, device=like.device)
+    def given(self, view: View | Forecast) -> PointwiseProjection:
+        view = view_of(view)
+        point = torch.zeros(1, 1, view.n_targets, dtype=view.dtype, device=view.device)
         failed = []
         for by_numpy in (False, True):
             try:
@@ -380,45 +312,8 @@ def _spread_by_kernel(points: Tensor, lag: int) -> Tensor:
     return Spread.apply(flat, lag).reshape(*points.shape[:-1], 1)
 
 
-def principal_directions(covariance: Tensor) -> Tensor:
-    """Eigenvectors in columns, largest eigenvalue first, signs fixed: (..., D, D) -> (..., D, D).
-
-    An eigenvector's sign is arbitrary and flips the PIT, so its largest entry is made positive: the first of those that
-    are as large up to rounding, or rounding would choose the sign of (1, -1) afresh for every case.
-    """
-    if jacobi.available(covariance) and not covariance.requires_grad:
-        vectors = jacobi.eigenvectors(covariance).flip(-1)
-    else:
-        wide = covariance.double()
-        unit = power_of_two_above(wide.detach().abs().amax((-2, -1), keepdim=True))
-        if not unit.isfinite().all():
-            bad = int((~unit.isfinite()).sum())
-            raise ValueError(
-                f"the covariance is not finite in {bad} of {unit.numel()} cases, so it has no principal directions; "
-                "leave PCA() out, or take out values that are too large to be squared"
-            )
-        # in a unit that neither overflows nor vanishes, and in parts: the GPU's library fails on a hundred thousand
-        parts = (wide / unit).reshape(-1, *covariance.shape[-2:]).split(1 << 14)
-        vectors = torch.cat([torch.linalg.eigh(part).eigenvectors for part in parts])
-        vectors = vectors.reshape(covariance.shape).flip(-1).to(covariance.dtype)
-    size = vectors.abs()
-    largest = (size >= (1 - 1e-5) * size.amax(-2, keepdim=True)).to(torch.uint8).argmax(-2, keepdim=True)
-    return vectors * torch.where(vectors.gather(-2, largest) < 0, -1.0, 1.0)
-
-
-def log_density(law: Distribution, points: Tensor) -> Tensor:
-    """Log density of points (..., N, P, D) under any distribution with batch shape (..., N)."""
-    if isinstance(law, MultivariateNormal):  # torch's own triangular solve rounds equal points by their position
-        one = law.loc.new_zeros(*law.batch_shape, 1)
-        law = GaussianMixture(one, law.loc[..., None, :], law.scale_tril[..., None, :, :])
-    if isinstance(law, GaussianMixture):
-        return law.log_density(points)
-    try:
-        return law.log_prob(points.movedim(-2, 0)).movedim(0, -1)
-    except NotImplementedError:
-        raise TypeError(
-            f"HDR() needs log_prob, which {type(law).__name__} does not have; pass its draws as an Ensemble instead"
-        ) from None
+def _of_one_number(learnt: Learnt) -> PointwiseProjection:
+    return PointwiseProjection(lambda points: learnt.function(points)[..., None], (learnt.name,), learnt.note)
 
 
 def paper_preranks(n_targets: int) -> tuple[PreRank, ...]:

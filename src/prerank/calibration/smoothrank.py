@@ -22,7 +22,7 @@ class SmoothRank:
 
 
 def smooth_pit(
-    projection: Projection, draws: Ensemble, y: Tensor, how: SmoothRank, scale: Tensor | None = None
+    y: Tensor, draws: Ensemble, projection: Projection, how: SmoothRank, scale: Tensor | None = None
 ) -> Tensor:
     """Smooth PIT (..., N, K) of y among weighted draws under a projection; `scale` (..., N, 1, K) may be held fixed."""
     # projected together: one pass over what the projection learnt, instead of one for a single point and one for the rest

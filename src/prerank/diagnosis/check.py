@@ -134,9 +134,9 @@ def _pit(
                 on_progress=on_progress,
             )
         return projected_pit(
-            preranks,
-            law,
             prepared.y,
+            law,
+            preranks,
             observation_weights=observation_weights,
             n_draws=n_draws,
             seed=seed,

@@ -42,9 +42,9 @@ def pit_of_present_members(
         weights = None if some.weights is None else some.weights.gather(1, kept)
         members = some.members.gather(1, kept[..., None].expand(-1, -1, ensemble.n_targets))
         pit = projected_pit(
-            preranks,
-            Ensemble(members, weights, some.reference),
             y[cases],
+            Ensemble(members, weights, some.reference),
+            preranks,
             observation_weights=None if observation_weights is None else observation_weights[cases],
             seed=seed,
             case_ids=case_ids[cases],

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from prerank.calibration import PreRank
+from prerank.calibration import PreRank, needs_of
 from prerank.data import Standardiser
 from prerank.estimator.persistence import decode, encode, read, write
 from prerank.estimator.preparation import prepare
@@ -256,11 +256,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
                 raise ValueError(f"strength={self.strength} has nothing to weigh; give a prerank, such as PCA()")
             return None
         preranks = listed(self.prerank)
-        probe = GaussianMixture(
-            torch.zeros(1, 1), torch.zeros(1, 1, n_targets), torch.eye(n_targets).expand(1, 1, n_targets, n_targets)
-        )
         for item in preranks:
-            item.given(probe)
+            needs_of(item, n_targets)
         return PreRankPenalty(preranks)
 
     def _seed(self) -> int:

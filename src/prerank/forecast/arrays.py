@@ -149,8 +149,11 @@ def as_observations(y: Any) -> Tensor:
     """
     if is_forecast(y):
         raise TypeError(
-            f"y is {described(y)}, which is a forecast: y and the forecast look swapped; pass the observations as y"
+            f"y is {described(y)}, which is a forecast: y and the forecast look swapped; the order is (y, forecast), "
+            "observations first"
         )
+    if any(hasattr(item, "given") for item in (y if isinstance(y, list | tuple) else (y,))):
+        raise TypeError(f"y is {described(y)}, where a pre-rank stands; the order is (y, forecast, preranks)")
     tensor = as_tensor(y, "y")
     if tensor.ndim < 2:
         raise ValueError(

@@ -17,10 +17,11 @@ from prerank.calibration import (
     PreRank,
     ProjectedPIT,
     RandomisedRank,
+    View,
     paper_preranks,
     projected_pit,
 )
-from prerank.forecast import Ensemble, Forecast, GaussianMixture
+from prerank.forecast import Ensemble
 from prerank.randomness import key, normal
 
 
@@ -56,9 +57,9 @@ class Diagnostic:
         """PITs of y (N, D) among members (N, M, D); `law` is the one that the members were drawn from."""
         reference = {Source.POOLED: None, Source.KNOWN_LAW: law, Source.OWN_MEMBERS: members}[self.source]
         return projected_pit(
-            self.prerank,
-            Ensemble(members, reference=reference),
             y,
+            Ensemble(members, reference=reference),
+            self.prerank,
             self.how,
             seed=seed,
             case_ids=case_ids,
@@ -77,10 +78,8 @@ class RandomDirections:
     direction_seed: int = 0
     name: str = "random directions"
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> LinearProjection:
-        targets = law.n_targets if isinstance(law, Ensemble | GaussianMixture) else law.event_shape[-1]
+    def given(self, view: View) -> LinearProjection:
+        targets = view.n_targets
         drawn = normal(key(self.direction_seed, "random directions", targets), (1, targets, targets))
         directions = drawn / drawn.square().sum(-2, keepdim=True).sqrt()
         names = tuple(f"direction {k + 1}" for k in range(targets))

@@ -65,7 +65,7 @@ def run_marginal(
     band, null = reliability_band(n_cases), pce_null(n_cases)
     curves, tests = [], []
     for prerank in PRERANKS:
-        pit = projected_pit(prerank, forecast, y)
+        pit = projected_pit(y, forecast, prerank)
         frequency, errors = reliability_curve(pit).frequency, pce(pit)
         for k, name in enumerate(pit.names):
             labels = {"prerank": prerank.name, "projection": name}

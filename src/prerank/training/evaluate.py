@@ -20,7 +20,7 @@ from prerank.calibration import (
 )
 from prerank.calibration.interval import pce_intervals
 from prerank.calibration.null import in_quadrature
-from prerank.forecast import GaussianMixture
+from prerank.forecast import GaussianMixture, as_observations
 from prerank.scores import Fair, TwoSets, energy_score
 from prerank.training.published import BATCH, batch_sizes, published_null_level, published_pce
 
@@ -28,8 +28,8 @@ EXACT, AS_PUBLISHED = "exact", "as published"
 
 
 def evaluate(
-    forecast: GaussianMixture,
     y: Tensor,
+    forecast: GaussianMixture,
     preranks: Sequence[PreRank] | None = None,
     *,
     published_preranks: Sequence[PreRank] | None = None,
@@ -49,10 +49,11 @@ def evaluate(
     exact mean for uniform PITs.
 
     >>> law = GaussianMixture(torch.zeros(300, 1), torch.zeros(300, 1, 2), torch.eye(2).expand(300, 1, 2, 2))
-    >>> records = evaluate(law, law.ensemble(1, seed=1).members[:, 0], n_replicates=99)
+    >>> records = evaluate(law.ensemble(1, seed=1).members[:, 0], law, n_replicates=99)
     >>> sorted(records["metric"].unique())
     ['energy score', 'nll', 'pce', 'pce per 256']
     """
+    y = as_observations(y)
     exact = list(paper_preranks(y.shape[-1]) if preranks is None else preranks)
     published = exact if published_preranks is None else list(published_preranks)
 
@@ -65,8 +66,8 @@ def evaluate(
 
 
 def exact_tests(
-    forecast: GaussianMixture,
     y: Tensor,
+    forecast: GaussianMixture,
     preranks: Sequence[PreRank],
     *,
     n_draws: int = 100,
@@ -74,6 +75,8 @@ def exact_tests(
     seed: int = 0,
 ) -> pd.DataFrame:
     """The exact PCEs of `evaluate` alone, with their tests and intervals."""
+
+    y = as_observations(y)
 
     def columns(laws: GaussianMixture, observed: Tensor) -> Iterator[dict[str, object]]:
         return _exact(laws, observed, list(preranks), n_draws, n_replicates, seed)
@@ -126,7 +129,7 @@ def _scores(laws: GaussianMixture, y: Tensor, n_draws: int, seed: int) -> Iterat
 def _exact(
     laws: GaussianMixture, y: Tensor, preranks: list[PreRank], n_draws: int, n_replicates: int, seed: int
 ) -> Iterator[dict[str, object]]:
-    pit = projected_pit(preranks, laws, y, n_draws=n_draws, seed=seed, exchangeable=n_replicates > 0)
+    pit = projected_pit(y, laws, preranks, n_draws=n_draws, seed=seed, exchangeable=n_replicates > 0)
     test = pce_test(pit, n_replicates=n_replicates, seed=seed) if n_replicates else None
     for g, prerank in enumerate(preranks):
         own = pit.of(prerank.name)
@@ -168,7 +171,7 @@ def _as_published(
 ) -> Iterator[dict[str, object]]:
     if not preranks:
         return
-    values = published_pce(preranks, laws, y, n_draws, seed)
+    values = published_pce(y, laws, preranks, n_draws, seed)
     level = published_null_level(y.shape[-2])
     for k, item in enumerate(preranks):
         yield _column(AS_PUBLISHED, "pce per 256", values[..., k], item.name, null_level=level)

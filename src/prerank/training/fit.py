@@ -255,7 +255,7 @@ class _Loop:
         total = weights.sum(-1, keepdim=True)
         weights = torch.where(total > 0, weights, 1.0)
         noise = self._noise("score", self.options.score.n_draws, y, self.clock)
-        scores = self.options.score(forecast, y, noise if noise is None else noise[self.seed_of])
+        scores = self.options.score(y, forecast, noise if noise is None else noise[self.seed_of])
         loss = (scores * weights).sum(-1) / weights.sum(-1)
         shapes = [group.penalty.noise_shapes(forecast, y.shape[-2]) for group in self.groups]
         drawn = self._drawn(shapes)
@@ -268,7 +268,7 @@ class _Loop:
                     noise = group.taken(drawn[number])
                     own = _join([forecasts[k] for k in group.segments])
                     observed, case_weights = y[group.models], weights[group.models]
-                    value = group.penalty(own, observed, case_weights=case_weights, noise=noise)
+                    value = group.penalty(observed, own, case_weights=case_weights, noise=noise)
                     cut = value.split([forecasts[k].batch_shape[0] for k in group.segments])
                     found += [
                         (k, share * part) for k, share, part in zip(group.segments, group.shares, cut, strict=True)
@@ -306,7 +306,7 @@ class _Loop:
                 y = batches.y_validation[:, rows][self.seed_of]
                 # the same numbers in every epoch: what differs between epochs is then the model and not its draws
                 noise = self._noise("validation", self.options.monitor.n_draws, y, torch.full_like(self.clock, start))
-                scores = self.options.monitor(forecast, y, noise if noise is None else noise[self.seed_of])
+                scores = self.options.monitor(y, forecast, noise if noise is None else noise[self.seed_of])
                 total += (scores * batches.validation_shares[:, rows][self.seed_of]).sum(-1)
         note_scores(fleet, total, self.epoch_clock, self.options.min_improvement, self.options.patience)
         self.epoch_clock.add_(1)

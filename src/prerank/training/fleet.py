@@ -28,8 +28,8 @@ class Penalty(Protocol):
 
     def __call__(
         self,
-        forecast: Forecast,
         y: Tensor,
+        forecast: Forecast,
         seed: int = 0,
         step: int = 0,
         case_weights: Tensor | None = None,

@@ -14,7 +14,7 @@ class NegativeLogLikelihood:
 
     n_draws: int = 0
 
-    def __call__(self, forecast: GaussianMixture, y: Tensor, noise: Tensor | None = None) -> Tensor:
+    def __call__(self, y: Tensor, forecast: GaussianMixture, noise: Tensor | None = None) -> Tensor:
         """Score of each case, (..., N)."""
         return -forecast.log_prob(y.expand(*forecast.batch_shape, -1))
 
@@ -33,7 +33,7 @@ class EnergyScore:
         if self.n_draws < 2 or self.n_draws % 2:
             raise ValueError(f"EnergyScore(n_draws={self.n_draws}): two halves are drawn, so the number is even")
 
-    def __call__(self, forecast: GaussianMixture, y: Tensor, noise: Tensor | None = None) -> Tensor:
+    def __call__(self, y: Tensor, forecast: GaussianMixture, noise: Tensor | None = None) -> Tensor:
         """Score of each case, (..., N)."""
         half = self.n_draws // 2
         if noise is None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -10,18 +11,17 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.calibration import (
-    PCA,
-    Contrast,
-    Copula,
-    Location,
-    Marginal,
+    DistributionView,
+    LinearProjection,
+    PointsView,
     PreRank,
     SmoothRank,
+    View,
+    needs_of,
     pce_kde,
     smooth_pit,
 )
 from prerank.calibration.inputs import listed_preranks
-from prerank.calibration.projection import LinearProjection
 from prerank.forecast import (
     Ensemble,
     Forecast,
@@ -53,7 +53,6 @@ class SharedNumbers:
 Numbers = Tensor | SharedNumbers
 Noise = tuple[Tensor | None, Tensor | None]
 Shapes = tuple[tuple[int, ...] | None, tuple[int, ...] | None]
-_LINEAR = (Marginal, Location, PCA, Contrast)
 
 
 class Sizes(Protocol):
@@ -78,7 +77,7 @@ class PreRankPenalty:
     >>> from prerank import GaussianMixture, Location
     >>> loc, y = torch.zeros(64, 1, 2, requires_grad=True), torch.ones(64, 2)
     >>> forecast = GaussianMixture(torch.zeros(64, 1), loc, torch.eye(2).expand(64, 1, 2, 2))
-    >>> loss = -forecast.log_prob(y).mean() + 10.0 * PreRankPenalty(Location())(forecast, y)
+    >>> loss = -forecast.log_prob(y).mean() + 10.0 * PreRankPenalty(Location())(y, forecast)
     >>> loss.backward()
     """
 
@@ -100,14 +99,14 @@ class PreRankPenalty:
     def noise_shapes(self, forecast: Sizes, n_cases: int) -> Shapes:
         """Shapes of the normal numbers that an evaluation uses, to rank and to learn from; None where it needs none."""
         shape = (n_cases, self.n_draws, forecast.n_targets)
-        ranked = any(not isinstance(item, _LINEAR) for item in listed(self.preranks))
-        learnt = any(isinstance(item, Copula) for item in listed(self.preranks))
+        needs = [needs_of(item, forecast.n_targets) for item in listed(self.preranks)]
+        ranked, learnt = not all(item.linear for item in needs), any(item.reference for item in needs)
         return (shape if ranked else None, shape if learnt else None)
 
     def __call__(
         self,
-        forecast: Forecast,
         y: Tensor,
+        forecast: Forecast,
         seed: int = 0,
         step: int = 0,
         case_weights: Tensor | None = None,
@@ -118,50 +117,78 @@ class PreRankPenalty:
         `case_weights` (B,) or (..., B) enter the empirical CDF of the PITs. `noise` holds standard normal numbers
         (..., B, S, D) for the draws that are ranked and for those that pre-ranks learn from, in place of the keyed ones.
         """
-        y = _checked_observations(forecast, y)
+        y = _checked_observations(y, forecast)
         levels = (torch.arange(self.n_levels, dtype=y.dtype, device=y.device) + 0.5) / self.n_levels
         total = torch.zeros((), dtype=y.dtype, device=y.device)
-        for pit in self.pits(forecast, y, seed, step, noise):
+        for pit in self.pits(y, forecast, seed, step, noise):
             error = pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
             total = total + error.mean(-1)
         return total / len(listed(self.preranks))
 
     def pits(
-        self, forecast: Forecast, y: Tensor, seed: int = 0, step: int = 0, noise: Noise = (None, None)
+        self, y: Tensor, forecast: Forecast, seed: int = 0, step: int = 0, noise: Noise = (None, None)
     ) -> Iterator[Tensor]:
         """The training PITs (..., B, K) of each pre-rank in turn: closed form, or smooth ranks among weighted draws."""
-        draws: tuple[Ensemble, Ensemble | None] | None = None
-        for item in listed(self.preranks):
-            law: Forecast = forecast
-            if isinstance(item, Copula) or isinstance(forecast, Ensemble):
-                draws = self._draws(forecast, y, seed, step, noise) if draws is None else draws
-                assert draws[1] is not None
-                law = draws[1]
-            projection = item.given(law, seed, self.rank.temperature)
+        preranks = listed(self.preranks)
+        learns = any(needs_of(item, y.shape[-1]).reference for item in preranks)
+        draws = _Draws(forecast, y, self.n_draws, seed, step, noise, learns)
+        view: View
+        if isinstance(forecast, Ensemble):
+            view = PointsView(draws.reference, smooth=True)
+        else:
+            view = TrainingView(forecast, seed, smooth=True, drawn=draws)
+        for item in preranks:
+            projection = item.given(view)
             if isinstance(projection, LinearProjection) and isinstance(forecast, GaussianMixture):
                 yield forecast.pit_along(projection.directions.to(forecast.loc), y)
             else:
-                draws = self._draws(forecast, y, seed, step, noise) if draws is None else draws
-                yield smooth_pit(projection, draws[0], y, self.rank)
+                yield smooth_pit(y, draws.ranked, projection, self.rank)
 
-    def _draws(
-        self, forecast: Forecast, y: Tensor, seed: int, step: int, noise: Noise
-    ) -> tuple[Ensemble, Ensemble | None]:
-        """The draws that are ranked, and those that pre-ranks learn from, if one does: never the same."""
+
+@dataclass(eq=False)
+class _Draws:
+    """The draws that are ranked and those that pre-ranks learn from, never the same; made when they are asked for."""
+
+    forecast: Forecast
+    y: Tensor
+    n_draws: int
+    seed: int
+    step: int
+    noise: Noise
+    learns: bool
+
+    @property
+    def ranked(self) -> Ensemble:
+        return self._sets[0]
+
+    @property
+    def reference(self) -> Ensemble:
+        return self._sets[1]
+
+    @cached_property
+    def _sets(self) -> list[Ensemble]:
+        forecast, y = self.forecast, self.y
         if isinstance(forecast, Ensemble):
-            return _half_of(forecast, 0), _half_of(forecast, 1)
-        learns = any(isinstance(item, Copula) for item in listed(self.preranks))
-        streams = ("draws", "reference") if learns else ("draws",)
+            return [_half_of(forecast, 0), _half_of(forecast, 1)]
+        streams = ("draws", "reference") if self.learns else ("draws",)
         if isinstance(forecast, GaussianMixture):
             shape = (y.shape[-2], self.n_draws, y.shape[-1])
             numbers = [
-                normal(key(seed, stream, step), shape, y.dtype, y.device) if given is None else given
-                for stream, given in zip(streams, noise, strict=False)
+                normal(key(self.seed, stream, self.step), shape, y.dtype, y.device) if given is None else given
+                for stream, given in zip(streams, self.noise, strict=False)
             ]
-            sets = forecast.draws_from([part.expand(*forecast.batch_shape, *shape[-2:]) for part in numbers])
-        else:
-            sets = [differentiable_draws(forecast, self.n_draws, key(seed, step), stream) for stream in streams]
-        return sets[0], sets[1] if learns else None
+            return forecast.draws_from([part.expand(*forecast.batch_shape, *shape[-2:]) for part in numbers])
+        return [differentiable_draws(forecast, self.n_draws, key(self.seed, self.step), stream) for stream in streams]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainingView(DistributionView):
+    """A distribution in training: gradients flow through what it answers, and all reference draws are those of the step."""
+
+    drawn: _Draws
+
+    def draws(self, name: str, n_draws: int) -> Ensemble:
+        return self.drawn.reference
 
 
 def listed(preranks: PreRank | Sequence[PreRank]) -> tuple[PreRank, ...]:
@@ -171,10 +198,10 @@ def listed(preranks: PreRank | Sequence[PreRank]) -> tuple[PreRank, ...]:
     return tuple(listed_preranks(preranks))
 
 
-def _checked_observations(forecast: Forecast, y: Any) -> Tensor:
+def _checked_observations(y: Any, forecast: Forecast) -> Tensor:
     """y as a tensor that fits the forecast; on a GPU its values are not looked at, which would wait for the device."""
     if not isinstance(forecast, Distribution | Ensemble):
-        swapped = "; the penalty takes (forecast, y), in this order" if isinstance(y, Distribution | Ensemble) else ""
+        swapped = "; the penalty takes (y, forecast), in this order" if isinstance(y, Distribution | Ensemble) else ""
         raise TypeError(
             f"the forecast is {described(forecast)}, not a GaussianMixture, a torch distribution or an Ensemble{swapped}"
         )

@@ -15,21 +15,16 @@ import torch
 from torch import Tensor
 
 from prerank.calibration import (
-    HDR,
-    PCA,
-    Copula,
-    LinearProjection,
+    Learnt,
     PreRank,
-    Projection,
     SmoothRank,
     inclusive_levels,
+    needs_of,
     pce,
     pce_kde,
     pce_null,
-    principal_directions,
     smooth_pit,
 )
-from prerank.calibration.projection import PointwiseProjection
 from prerank.forecast import Ensemble, Forecast, GaussianMixture
 from prerank.randomness import key, normal
 from prerank.training.penalty import Noise, Numbers, Shapes, SharedNumbers, Sizes, listed, require_sound
@@ -87,29 +82,55 @@ class SoftDraws(NamedTuple):
 
 
 def published_pit(
-    prerank: PreRank, law: GaussianMixture, y: Tensor, soft: SoftDraws, case_weights: Tensor | None = None
+    y: Tensor, forecast: GaussianMixture, prerank: PreRank, soft: SoftDraws, case_weights: Tensor | None = None
 ) -> Tensor:
-    """The PIT of the published experiments for one minibatch y (..., B, D): (..., B, K).
+    """The PIT of the published experiments for one minibatch y (..., B, D): (..., B, K)."""
+    projection = prerank.given(PublishedView(forecast, soft, case_weights))
+    return smooth_pit(y, Ensemble(soft.ranked), projection, SmoothRank(_SHARPNESS, relative=False))
 
-    Cases of weight zero only fill up the last minibatch of an epoch: the common PCA directions do not see them.
+
+@dataclass(frozen=True, eq=False)
+class PublishedView:
+    """What pre-ranks saw in the published experiments: a minibatch of soft draws, and the density of the mixture.
+
+    The covariance is that of all draws of the minibatch together, so that directions are common to its cases. Cases of
+    weight zero only fill up the last minibatch of an epoch: the covariance does not see them.
     """
-    draws = soft.ranked
-    projection: Projection
-    if isinstance(prerank, PCA):
-        directions = principal_directions(_pooled_covariance(draws.detach(), case_weights))
-        names = tuple(f"component {k + 1}" for k in range(y.shape[-1]))
-        projection = LinearProjection(directions[..., None, :, :], names)
-    elif isinstance(prerank, Copula):
-        reference = soft.learnt
-        assert reference is not None
-        projection = PointwiseProjection(
-            lambda points: soft_joint_cdf(points, reference, _SHARPNESS)[..., None], ("joint CDF",)
-        )
-    elif isinstance(prerank, HDR):
-        projection = PointwiseProjection(lambda points: law.log_density(points)[..., None], ("log density",))
-    else:
-        projection = prerank.given(law)
-    return smooth_pit(projection, Ensemble(draws), y, SmoothRank(_SHARPNESS, relative=False))
+
+    forecast: GaussianMixture
+    soft: SoftDraws
+    case_weights: Tensor | None = None
+
+    @property
+    def n_targets(self) -> int:
+        return self.forecast.n_targets
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.forecast.loc.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.forecast.loc.device
+
+    @property
+    def n_points(self) -> None:
+        return None
+
+    @property
+    def covariance(self) -> Tensor:
+        return _pooled_covariance(self.soft.ranked, self.case_weights)[..., None, :, :]
+
+    def log_density(self) -> Learnt:
+        return Learnt(self.forecast.log_density, "log density", "log density of the mixture")
+
+    def joint_cdf(self, n_draws: int) -> Learnt:
+        reference = self.draws("", n_draws).members
+        return Learnt(lambda points: soft_joint_cdf(points, reference, _SHARPNESS), "joint CDF", "of soft draws")
+
+    def draws(self, name: str, n_draws: int) -> Ensemble:
+        assert self.soft.learnt is not None
+        return Ensemble(self.soft.learnt)
 
 
 def _pooled_covariance(draws: Tensor, case_weights: Tensor | None) -> Tensor:
@@ -144,13 +165,13 @@ class PublishedPenalty:
     def noise_shapes(self, forecast: Sizes, n_cases: int) -> Shapes:
         """Shapes of the normal numbers that an evaluation uses; it takes them through `with_gumbel`."""
         shape = (n_cases, self.n_draws, forecast.n_components, forecast.n_targets + 1)
-        learnt = any(isinstance(item, Copula) for item in listed(self.preranks))
+        learnt = any(needs_of(item, forecast.n_targets).reference for item in listed(self.preranks))
         return (shape, shape if learnt else None)
 
     def __call__(
         self,
-        forecast: Forecast,
         y: Tensor,
+        forecast: Forecast,
         seed: int = 0,
         step: int = 0,
         case_weights: Tensor | None = None,
@@ -165,25 +186,25 @@ class PublishedPenalty:
         soft = SoftDraws.of(forecast, noise)
         errors = []
         for item in listed(self.preranks):
-            pit = published_pit(item, forecast, y, soft, case_weights)
+            pit = published_pit(y, forecast, item, soft, case_weights)
             error = pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
             errors.append(error.mean(-1))
         return torch.stack(errors).mean(0)
 
 
 def published_pce(
-    preranks: Sequence[PreRank], forecast: GaussianMixture, y: Tensor, n_draws: int = 100, seed: int = 0
+    y: Tensor, forecast: GaussianMixture, preranks: Sequence[PreRank], n_draws: int = 100, seed: int = 0
 ) -> Tensor:
     """Test PCE as published: per minibatch of 256 in order, averaged over them and over projections, (..., pre-ranks)."""
     totals = [
         torch.stack([pce(pit, levels=inclusive_levels()).mean(-1) for pit in pits], -1)
-        for pits in published_pits(preranks, forecast, y, n_draws, seed)
+        for pits in published_pits(y, forecast, preranks, n_draws, seed)
     ]
     return torch.stack(totals).mean(0)
 
 
 def published_pits(
-    preranks: Sequence[PreRank], forecast: GaussianMixture, y: Tensor, n_draws: int = 100, seed: int = 0
+    y: Tensor, forecast: GaussianMixture, preranks: Sequence[PreRank], n_draws: int = 100, seed: int = 0
 ) -> Iterator[list[Tensor]]:
     """The published test PITs, minibatch by minibatch of 256: one tensor (..., B, K) per pre-rank."""
     n_cases = y.shape[-2]
@@ -191,11 +212,11 @@ def published_pits(
         cases = slice(start, min(start + BATCH, n_cases))
         law, observed = forecast.select(cases), y[..., cases, :]
         shape = (observed.shape[-2], n_draws, law.n_components, law.n_targets + 1)
-        copula = any(isinstance(item, Copula) for item in preranks)
-        noise = _keyed_noise((shape, shape if copula else None), observed, seed, number)
+        learnt = any(needs_of(item, law.n_targets).reference for item in preranks)
+        noise = _keyed_noise((shape, shape if learnt else None), observed, seed, number)
         with torch.no_grad():
             soft = SoftDraws.of(law, noise)
-            yield [published_pit(item, law, observed, soft).clamp(0.0, 1.0) for item in preranks]
+            yield [published_pit(observed, law, item, soft).clamp(0.0, 1.0) for item in preranks]
 
 
 def published_null_level(n_cases: int) -> float:

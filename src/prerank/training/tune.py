@@ -134,7 +134,7 @@ def validation_record(
     law = GaussianMixture(laws.logits[0], laws.loc[0], laws.scale_tril[0])
     y = part.y_validation
     errors = [
-        float(pce(projected_pit(item, law, y, n_draws=n_draws)).mean())
+        float(pce(projected_pit(y, law, item, n_draws=n_draws)).mean())
         for item in listed(penalty.preranks)  # type: ignore[attr-defined]
     ]
     return sum(errors) / len(errors), float(energy_score(y, law.ensemble(n_draws)).mean())

@@ -166,7 +166,7 @@ def _judge(
         found = []
         for part, rows in (("validation", data.validation), ("test", data.test)):
             law, y = _forecast(fleet, fitted, data.seeds, rows, places)
-            numbers = evaluate(law, y, exact, published_preranks=published, n_draws=settings.n_draws, n_replicates=0)
+            numbers = evaluate(y, law, exact, published_preranks=published, n_draws=settings.n_draws, n_replicates=0)
             found.append(numbers.assign(part=part, place=[places[k] for k in numbers["model"]]))
         tested = _tests(fleet, fitted, data, settings, places)
         parts.append(_with_tests(pd.concat(found, ignore_index=True), tested))
@@ -202,7 +202,7 @@ def _tests(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings
         chosen = [known[name] for name in names if name in known]
         if chosen:
             law, y = _forecast(fleet, fitted, data.seeds, data.test, own)
-            numbers = exact_tests(law, y, chosen, n_draws=settings.n_draws, n_replicates=settings.n_replicates)
+            numbers = exact_tests(y, law, chosen, n_draws=settings.n_draws, n_replicates=settings.n_replicates)
             numbers = numbers[numbers["metric"] == "pce"]
             tables.append(numbers.assign(part="test", place=[own[k] for k in numbers["model"]]))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*_WHICH, *_TESTED])
@@ -273,11 +273,11 @@ def _curves_of(model: Model, law: GaussianMixture, y: Tensor, protocol: str, set
         return []
     if protocol == EXACT:
         levels = centred_levels(_LEVELS)
-        pit = projected_pit(chosen, law, y, n_draws=settings.n_draws)
+        pit = projected_pit(y, law, chosen, n_draws=settings.n_draws)
         groups, frequency = list(pit.groups), _frequency(pit.model(0), levels)
     else:
         levels = inclusive_levels(_LEVELS)
-        batches = list(published_pits(chosen, law, y, settings.n_draws))
+        batches = list(published_pits(y, law, chosen, settings.n_draws))
         groups = [item.name for item, pit in zip(chosen, batches[0], strict=True) for _ in range(pit.shape[-1])]
         frequency = _frequency(torch.cat([torch.cat(part, -1)[0] for part in batches]).double(), levels)
     number = [groups[:k].count(name) + 1 for k, name in enumerate(groups)]
