@@ -68,7 +68,7 @@ def published_training_pce(n_cases: int, n_targets: int = 2, n_draws: int = DRAW
         shape = (cases.stop - cases.start, n_draws, 5, n_targets + 1)
         noise = with_gumbel(torch.randn(*shape, generator=torch.Generator().manual_seed(step)))
         parts.append(
-            published_pit(Marginal(), law.select(cases), y[cases], SoftDraws.of(law.select(cases), (noise, None)))
+            published_pit(y[cases], law.select(cases), Marginal(), SoftDraws.of(law.select(cases), (noise, None)))
         )
     return float(pce(torch.cat(parts).clamp(0.0, 1.0)).mean())
 

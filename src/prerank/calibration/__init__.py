@@ -1,5 +1,6 @@
 """Project, rank, measure, test: pre-ranks, projected PITs, calibration errors and their null distributions."""
 
+from prerank.calibration.custom import Custom
 from prerank.calibration.directions import principal_directions
 from prerank.calibration.errors import (
     ReliabilityCurve,
@@ -18,13 +19,13 @@ from prerank.calibration.preranks import (
     PCA,
     Contrast,
     Copula,
-    Custom,
     Dependency,
     Location,
     Marginal,
     PreRank,
     Scale,
     SquaredDifference,
+    listed_preranks,
     paper_preranks,
 )
 from prerank.calibration.projectedpit import ProjectedPIT
@@ -71,6 +72,7 @@ __all__ = [
     "exchange_replicates",
     "inclusive_levels",
     "ks_test",
+    "listed_preranks",
     "needs_of",
     "paper_preranks",
     "pce",

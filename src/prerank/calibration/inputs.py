@@ -3,7 +3,6 @@
 import hashlib
 import math
 import numbers
-from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
@@ -21,7 +20,6 @@ from prerank.forecast.whole import require_whole
 __all__ = [
     "checked_case_ids",
     "label_array",
-    "listed_preranks",
     "refuse_bad_input",
     "refuse_bad_law",
     "refuse_outside_support",
@@ -109,31 +107,6 @@ def refuse_bad_law(law: Distribution) -> None:
             "the diagonal; it holds Cholesky factors, lower triangular with a positive diagonal: torch.linalg.cholesky "
             "of the covariances"
         )
-
-
-def listed_preranks(preranks: Any) -> list[Any]:
-    """One pre-rank or several as a list; names, classes and functions in their place are refused with the remedy."""
-    if isinstance(preranks, str | type) or hasattr(preranks, "given") or not isinstance(preranks, Iterable):
-        items = [preranks]
-    else:
-        items = list(preranks)
-    if not items:
-        raise ValueError("no pre-rank given; pass one, or several as a list")
-    for item in items:
-        if isinstance(item, type):
-            raise TypeError(f"{item.__name__} is a class; pass {item.__name__}()")
-        if not hasattr(item, "given"):
-            raise TypeError(
-                f"{item!r} is not a pre-rank; pass a value such as Location() or PCA(), or wrap f as Custom(f)"
-            )
-    names = [item.name for item in items]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(
-            f"two pre-ranks are called {twice!r}, so their results could not be told apart; "
-            "give one another name, such as Dependency(lag=2, name='dependency at lag 2')"
-        )
-    return items
 
 
 def require_power(power: Any) -> float:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from prerank.calibration.inputs import listed_preranks, refuse_bad_input, require_how, require_whole
+from prerank.calibration.inputs import refuse_bad_input, require_how, require_whole
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.pooling import CanonicalPoints, canonical_points, reference_subset
-from prerank.calibration.preranks import PreRank, paper_preranks
+from prerank.calibration.preranks import PreRank, listed_preranks
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.calibration.projection import LinearProjection, Projection
 from prerank.calibration.ranks import all_weights_below_and_at, weight_below_and_at
@@ -98,7 +98,7 @@ def projected_pit(
         y, members, _ = in_one_precision(y.to(forecast.members.device), forecast.members, precision, forecast.precision)
         forecast = replace(forecast, members=members)
     ids = torch.arange(y.shape[-2], device=y.device) if case_ids is None else case_ids.to(y.device)
-    listed = list(paper_preranks(y.shape[-1])) if preranks is None else listed_preranks(preranks)
+    listed = listed_preranks(preranks, y.shape[-1])
     require_how(how, (ClosedForm, RandomisedRank, EmpiricalRank, SmoothRank))
     n_draws, seed = require_whole(n_draws, "n_draws"), require_whole(seed, "seed", at_least=None)
     if isinstance(how, SmoothRank) and exchangeable:

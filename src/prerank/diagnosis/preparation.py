@@ -1,5 +1,6 @@
 """Getting a forecast and its observations ready: missing values, units, and cases with fewer members than others."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
+from prerank.calibration import PreRank, needs_of
 from prerank.calibration.inputs import refuse_bad_law, refuse_outside_support
 from prerank.diagnosis.units import rescale
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, require_vector_distribution
@@ -33,10 +35,10 @@ class Prepared:
     n_given: int = 0
 
 
-def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, density: bool = False) -> Prepared:
+def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, preranks: Callable[[int], list[PreRank]]) -> Prepared:
     """Convert, align, drop missing observations, note missing members, bring targets to comparable units.
 
-    `density` says that a pre-rank asks for the density of the observation, which must then have one.
+    `preranks` are those for a number of targets: if one asks for the density of the observation, there must be one.
     """
     inputs = observations_and_forecast(y, forecast, axes)
     _refuse_shapes(inputs)
@@ -58,7 +60,7 @@ def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, density: bool 
     if len(cases) < len(observed):
         notes.append(f"{len(observed) - len(cases)} of {len(observed)} cases dropped: the observation is missing")
         observed, law = observed[cases], _select(law, cases)
-    if density:
+    if any(needs_of(item, observed.shape[-1]).density for item in preranks(observed.shape[-1])):
         refuse_outside_support(law, observed)
     present = None
     if isinstance(law, Ensemble):

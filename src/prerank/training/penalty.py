@@ -17,11 +17,11 @@ from prerank.calibration import (
     PreRank,
     SmoothRank,
     View,
+    listed_preranks,
     needs_of,
     pce_kde,
     smooth_pit,
 )
-from prerank.calibration.inputs import listed_preranks
 from prerank.forecast import (
     Ensemble,
     Forecast,
