@@ -108,7 +108,7 @@ def test_distances_of_near_duplicates_keep_their_digits():
 
 def test_one_case_of_one_target_can_be_scored_and_none_cannot():
     assert energy_score(torch.zeros(1, 1), torch.tensor([[[1.0], [3.0]]]), Paper()).tolist() == [2.0 - 0.5]
-    with pytest.raises(ValueError, match=r"y has shape \(0, 3\): nothing to score"):
+    with pytest.raises(ValueError, match=r"y of shape \(0, 3\) holds no case"):
         nll(torch.zeros(0, 3), MultivariateNormal(torch.zeros(4, 3), torch.eye(3)))
 
 

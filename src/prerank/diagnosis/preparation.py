@@ -9,13 +9,14 @@ from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
 from prerank.calibration import PreRank, needs_of
-from prerank.calibration.inputs import refuse_bad_law, refuse_outside_support
 from prerank.diagnosis.units import rescale
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, require_vector_distribution
 from prerank.forecast.alignment import Axes, Labels
 from prerank.forecast.fills import refuse_fill_values
 from prerank.forecast.layout import Inputs, observations_and_forecast
 from prerank.forecast.precision import in_one_precision
+from prerank.forecast.requirements import require_fitting, require_parameters
+from prerank.forecast.support import refuse_outside_support
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,17 +102,13 @@ def _refuse_shapes(inputs: Inputs) -> None:
     y, law = inputs.y, inputs.forecast
     if y.ndim != 2:
         raise ValueError(f"check() takes y of shape (cases, targets), got {tuple(y.shape)}; check models one by one")
-    if 0 in y.shape:
-        raise ValueError(f"y of shape {tuple(y.shape)} holds no case or no target; at least one of each is needed")
-    if not isinstance(law, Ensemble):
-        return
-    if law.members.ndim != 3 or law.members.shape[0] != len(y) or law.n_targets != y.shape[1]:
+    if isinstance(law, Ensemble) and law.members.ndim != 3:
         raise ValueError(
-            f"the ensemble has shape {tuple(law.members.shape)} (cases, members, targets), "
-            f"but y has shape {tuple(y.shape)} (cases, targets)"
+            f"check() takes members of shape (cases, members, targets), got {tuple(law.members.shape)}; "
+            "check models one by one"
         )
-    if law.n_members == 0:
-        raise ValueError(f"the ensemble has shape {tuple(law.members.shape)}: no members; at least one is needed")
+    if isinstance(law, Ensemble):
+        require_fitting(y, law)
 
 
 def _one_model(law: Distribution, observed: Tensor) -> Distribution:
@@ -125,12 +122,8 @@ def _one_model(law: Distribution, observed: Tensor) -> Distribution:
             f"the forecast has batch shape {tuple(law.batch_shape)}, but y has {len(observed)} cases: "
             f"({len(observed)},) is needed{repeat}"
         )
-    if law.event_shape != observed.shape[1:]:
-        raise ValueError(
-            f"the forecast is for {law.event_shape[0]} targets, but y has {observed.shape[1]} (shape "
-            f"{tuple(observed.shape)}); both must be the same"
-        )
-    refuse_bad_law(law)
+    require_fitting(observed, law)
+    require_parameters(law)
     return law
 
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from prerank.forecast import Ensemble
-from prerank.scores.inputs import as_dtype, check_members
+from prerank.forecast.requirements import require_members
+from prerank.scores.inputs import as_dtype
 
 
 class Pairing(NamedTuple):
@@ -108,7 +109,7 @@ class TwoSets:
     def _sets(self, forecast: Ensemble) -> tuple[Ensemble, Ensemble]:
         members = forecast.members
         if self.other is not None:
-            check_members(self.other, "TwoSets(other=)")
+            require_members(self.other, "TwoSets(other=)")
             shape, others = tuple(members.shape), tuple(self.other.members.shape)
             if (shape[:-2], shape[-1]) != (others[:-2], others[-1]):
                 raise ValueError(
