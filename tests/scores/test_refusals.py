@@ -62,7 +62,7 @@ def test_layouts_that_are_another_or_could_be(score, members, found):
 @every_score
 @pytest.mark.parametrize("shape", [(0, 5, 3), (4, 0, 3), (4, 5, 0)])
 def test_empty_input(score, shape):
-    with pytest.raises(ValueError, match="at least one (of each )?is needed"):
+    with pytest.raises(ValueError, match=r"at least one (of each )?is needed"):
         score(torch.zeros(shape[0], shape[2]), Ensemble(torch.zeros(shape)))
 
 
