@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.calibration import Dependency, Scale, SmoothRank, jacobi, pce_kde, smooth_pit
+from prerank.calibration import Dependency, Scale, SmoothRank, pce_kde, principal_directions, smooth_pit
 from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.forecast import Ensemble, GaussianMixture
 from prerank.models.network import mixture_from, perceptron
@@ -125,11 +125,11 @@ def of_ranks(n_targets: int) -> Iterator[Row]:
     pit, cases = torch.special.ndtr(numbers(MODELS, CASES, n_targets)), numbers(MODELS, CASES).exp()
     for what, given in (("smooth PCE", None), ("weighted smooth PCE", cases)):
         yield from errors(what, lambda z, given=given: pce_kde(z, 20.0, case_weights=given), (pit,))
-    if 1 < n_targets <= jacobi.LARGEST:
+    if n_targets > 1:
         a = numbers(500 if DEVICE == "cuda" else 5, n_targets, 3 * n_targets)
         a = a @ a.mT
-        v = jacobi.eigenvectors(a).double()
-        values = torch.linalg.eigvalsh(a.double())
+        v = principal_directions(a).double()
+        values = torch.linalg.eigvalsh(a.double()).flip(-1)
         yield "eigenvectors", "A v = lambda v", relative(a.double() @ v, v * values[:, None, :])
 
 

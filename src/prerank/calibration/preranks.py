@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
-from prerank.calibration import jacobi
 from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
 from prerank.calibration.pooling import spread_matrix
@@ -22,7 +21,7 @@ from prerank.calibration.projection import LinearProjection, PointwiseProjection
 from prerank.calibration.rounding import power_of_two_above
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
 from prerank.forecast.arrays import described
-from prerank.gpu import has_kernels
+from prerank.kernels import EIGENVECTORS, SPREAD, kernel_for
 
 
 class PreRank(Protocol):
@@ -141,8 +140,8 @@ class Dependency:
         return PointwiseProjection(self._ratio, (f"variogram lag {self.lag}",))
 
     def _ratio(self, points: Tensor) -> Tensor:
-        if has_kernels(points):
-            return _spread_by_kernel(points, self.lag)
+        if fused := kernel_for(SPREAD, points):
+            return fused(points, self.lag)
         difference = points[..., self.lag :] - points[..., : -self.lag]
         variogram = difference.square().sum(-1, keepdim=True) / (2 * difference.shape[-1])
         variance = _variance(points)
@@ -366,18 +365,11 @@ def _require_pair(prerank: object, i: int, j: int, targets: int) -> None:
 
 def _variance(points: Tensor) -> Tensor:
     """Variance over targets, divisor D, exactly zero where all targets are equal."""
-    if has_kernels(points):
-        return _spread_by_kernel(points, 0)
+    if fused := kernel_for(SPREAD, points):
+        return fused(points, 0)
     # Centred on the first target first, so that a constant vector has variance zero and not rounding noise.
     shifted = points - points[..., :1]
     return (shifted - shifted.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)
-
-
-def _spread_by_kernel(points: Tensor, lag: int) -> Tensor:
-    from prerank.calibration.points_kernel import Spread
-
-    flat = points.reshape(-1, points.shape[-1]).contiguous()
-    return Spread.apply(flat, lag).reshape(*points.shape[:-1], 1)
 
 
 def principal_directions(covariance: Tensor) -> Tensor:
@@ -386,8 +378,8 @@ def principal_directions(covariance: Tensor) -> Tensor:
     An eigenvector's sign is arbitrary and flips the PIT, so its largest entry is made positive: the first of those that
     are as large up to rounding, or rounding would choose the sign of (1, -1) afresh for every case.
     """
-    if jacobi.available(covariance) and not covariance.requires_grad:
-        vectors = jacobi.eigenvectors(covariance).flip(-1)
+    if fused := kernel_for(EIGENVECTORS, covariance, fixed=(covariance,), targets=covariance.shape[-1]):
+        vectors = fused(covariance).flip(-1)
     else:
         wide = covariance.double()
         unit = power_of_two_above(wide.detach().abs().amax((-2, -1), keepdim=True))

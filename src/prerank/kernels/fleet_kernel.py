@@ -1,4 +1,4 @@
-"""The Triton kernels behind a fleet's optimiser on a GPU: one launch for all tensors of its models. Imported only there.
+"""The Triton kernels behind a fleet's optimiser on a GPU: one launch for all tensors of its models.
 
 A program has a block of one model's numbers in one tensor. Tensors come in a fixed number of places, of which those
 that are not needed have size zero; block numbers count through the places.
