@@ -1,6 +1,7 @@
 """One table, one chooser: who gets a kernel, and that everything in the table is there and is used."""
 
 import ast
+import csv
 import pydoc
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from prerank.calibration import paper_preranks
 from prerank.kernels import Kernel, choosing, kernel_for, register, rows, without
 from prerank.training import FitOptions, PreRankPenalty, PublishedPenalty, Run, TrainingSet, fit
 
-SOURCE = Path(choosing.__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 TABLE = rows()
 ROW = Kernel("a kernel", "nothing", "some.fused", "some.plain", most={"targets": 3}, fewest={"points": 2})
 HERE = torch.zeros(1)
@@ -139,8 +140,23 @@ def test_the_table_names_code_that_is_there(kernel):
     assert pydoc.locate(kernel.plain) is not None
     # the fused code is read and not imported: it would ask for Triton
     file, _, function = kernel.fused.rpartition(".")
-    tree = ast.parse((SOURCE / f"{file.replace('.', '/')}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "src" / f"{file.replace('.', '/')}.py").read_text(encoding="utf-8"))
     assert function in [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def test_the_page_of_the_kernels_is_the_table_with_the_measured_shares():
+    with (ROOT / "results" / "kernels" / "shares.csv").open(encoding="utf-8") as stream:
+        measured = list(csv.DictReader(stream))
+    page = (ROOT / "docs" / "decisions" / "21-kernels-in-one-package.md").read_text(encoding="utf-8")
+    listed = [line for line in page.splitlines() if line.startswith("| ")][2:]
+    expected = []
+    for kernel in TABLE:
+        limits = [f"{name} ≤ {most}" for name, most in kernel.most.items()]
+        limits += [f"{name} ≥ {fewest}" for name, fewest in kernel.fewest.items()]
+        found = [float(row["longer_percent"]) for row in measured if row["without"] == kernel.name]
+        shares = " / ".join(f"{share:.0f}" if share >= 10 else f"{share:.1f}" for share in found)
+        expected.append(f"| {kernel.name} | {kernel.computes} | {', '.join(limits) or '-'} | {shares} |")
+    assert sorted(listed) == sorted(expected)
 
 
 @pytest.mark.usefixtures("interpreted")

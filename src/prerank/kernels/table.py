@@ -32,7 +32,7 @@ LOG_LIKELIHOOD = register(
         "log likelihood",
         "log density of a mixture at one point per case",
         fused="prerank.kernels.density_kernel.log_prob",
-        plain="prerank.forecast.mixture.GaussianMixture.log_prob",
+        plain="prerank.forecast.GaussianMixture.log_prob",
         most={"targets": 32},
     )
 )
@@ -41,7 +41,7 @@ LOG_DENSITY = register(
         "log density",
         "log density of a mixture at many points per case",
         fused="prerank.kernels.density_kernel.log_density",
-        plain="prerank.forecast.mixture.GaussianMixture.log_density",
+        plain="prerank.forecast.GaussianMixture.log_density",
         most={"targets": 32},
         fewest={"points": 16},  # fewer would leave most of a block idle
     )
@@ -51,7 +51,7 @@ PIT_ALONG = register(
         "PIT along directions",
         "the CDF of a mixture along directions that are held fixed",
         fused="prerank.kernels.along_kernel.pit_along",
-        plain="prerank.forecast.mixture.GaussianMixture.pit_along",
+        plain="prerank.forecast.GaussianMixture.pit_along",
         most={"targets": 32},
     )
 )
@@ -60,7 +60,7 @@ COVARIANCE = register(
         "covariance",
         "the covariance of a mixture, without a gradient",
         fused="prerank.kernels.covariance_kernel.covariance",
-        plain="prerank.forecast.mixture.GaussianMixture.covariance_matrix",
+        plain="prerank.forecast.GaussianMixture.covariance_matrix",
         most={"targets": 32},
     )
 )
@@ -69,7 +69,7 @@ ALLOCATION = register(
         "allocation of draws",
         "how many draws a component gets, which they are and what they weigh",
         fused="prerank.kernels.allocation_kernel.allocation",
-        plain="prerank.forecast.mixture.GaussianMixture.draws_from",
+        plain="prerank.forecast.GaussianMixture.draws_from",
         most={"components": 16, "draws": 1024},  # a program holds all of a case together
     )
 )
@@ -87,7 +87,7 @@ SPREAD = register(
         "spread of a point",
         "the variance over targets, or the variogram over it",
         fused="prerank.kernels.points_kernel.spread",
-        plain="prerank.calibration.preranks.Dependency",
+        plain="prerank.calibration.Dependency",
     )
 )
 PROJECTIONS = register(
@@ -95,7 +95,7 @@ PROJECTIONS = register(
         "projections of points",
         "points along directions that are held fixed",
         fused="prerank.kernels.points_kernel.project",
-        plain="prerank.calibration.projection.LinearProjection",
+        plain="prerank.calibration.LinearProjection",
     )
 )
 EIGENVECTORS = register(
@@ -103,7 +103,7 @@ EIGENVECTORS = register(
         "eigenvectors",
         "eigenvectors of small symmetric matrices, by Jacobi's method; the library's cannot be captured in a graph",
         fused="prerank.kernels.jacobi_kernel.eigenvectors",
-        plain="prerank.calibration.preranks.principal_directions",
+        plain="prerank.calibration.principal_directions",
         most={"targets": 16},  # beyond, the library is faster
     )
 )
@@ -120,7 +120,7 @@ SMOOTH_RANK = register(
         "smooth rank",
         "smooth ranks of observations among weighted members",
         fused="prerank.kernels.smoothrank_kernel.smooth_rank",
-        plain="prerank.calibration.smoothrank.smooth_pit",
+        plain="prerank.calibration.smooth_pit",
         most={"members": 256},
     )
 )
@@ -129,7 +129,7 @@ SMOOTH_CDF = register(
         "smooth CDF of PITs",
         "the smooth empirical CDF of PITs at levels that are held fixed",
         fused="prerank.kernels.smoothcdf_kernel.smooth_cdf",
-        plain="prerank.calibration.errors.pce_kde",
+        plain="prerank.calibration.pce_kde",
     )
 )
 ADAM = register(

@@ -1,6 +1,7 @@
 """A function of one tensor, called as it is or replayed as a CUDA graph."""
 
 import gc
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -77,7 +78,7 @@ class Captured:
 def _waits(function: Callable[..., None], inputs: tuple[Tensor, ...]) -> bool:
     """Whether the function, called once, makes the host wait for the device."""
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
+    _on_waiting("error")
     try:
         function(*inputs)
     except RuntimeError as failure:
@@ -85,8 +86,15 @@ def _waits(function: Callable[..., None], inputs: tuple[Tensor, ...]) -> bool:
             raise
         return True
     finally:
-        torch.cuda.set_sync_debug_mode(before)
+        _on_waiting(before)
     return False
+
+
+def _on_waiting(mode: int | str) -> None:
+    with warnings.catch_warnings():
+        # torch says that it may overlook a wait; the capture would then refuse it
+        warnings.filterwarnings("ignore", "Synchronization debug mode")
+        torch.cuda.set_sync_debug_mode(mode)
 
 
 class Branches:
