@@ -19,7 +19,7 @@ from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.forecast import Ensemble, GaussianMixture
 from prerank.models.network import mixture_from, perceptron
 from prerank.randomness import mix, normal, normals_of_step
-from prerank.training.fleet import Architecture, Run, adam, all_finite, new_fleet
+from prerank.training.fleet import Architecture, Run, adam, new_fleet
 from prerank.training.published import soft_draws, with_gumbel
 from prerank.training.softcdf import soft_joint_cdf
 
@@ -160,7 +160,6 @@ def of_training(n_targets: int) -> Iterator[Row]:
     for _ in range(3):
         gradients = [numbers(*tensor.shape) for tensor in fleets[0].weights]
         gradients[0][1, 0, 0] = torch.nan
-        assert all_finite(gradients).tolist() == update.tolist()
         for fleet in fleets:
             adam(fleet, [g.to(fleet.weights[0]) for g in gradients], update, 1e-2)
     pairs = zip(fleets[0].named_tensors().items(), fleets[1].named_tensors().values(), strict=True)

@@ -7,7 +7,6 @@
 from prerank.kernels.choosing import Kernel, kernel_for, register, rows, without
 from prerank.kernels.table import (
     ADAM,
-    ALL_FINITE,
     ALLOCATION,
     COVARIANCE,
     DRAWS,
@@ -28,7 +27,6 @@ from prerank.kernels.table import (
 __all__ = [
     "ADAM",
     "ALLOCATION",
-    "ALL_FINITE",
     "COVARIANCE",
     "DRAWS",
     "EIGENVECTORS",

@@ -136,15 +136,7 @@ ADAM = register(
     Kernel(
         "Adam",
         "one step of Adam for all tensors of a fleet",
-        fused="prerank.kernels.fleet_kernel.adam",
+        fused="prerank.kernels.adam_kernel.adam",
         plain="prerank.training.fleet.adam",
-    )
-)
-ALL_FINITE = register(
-    Kernel(
-        "all finite",
-        "which models of a fleet have only finite numbers",
-        fused="prerank.kernels.fleet_kernel.all_finite",
-        plain="prerank.training.fleet.all_finite",
     )
 )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from prerank.forecast import Forecast, GaussianMixture
-from prerank.kernels import ADAM, ALL_FINITE, kernel_for
+from prerank.kernels import ADAM, kernel_for
 from prerank.models.network import MixtureNetwork, mixture_from, perceptron
 from prerank.training.penalty import Noise, Shapes, Sizes
 
@@ -218,8 +218,6 @@ def adam(
 
 def all_finite(tensors: Sequence[Tensor]) -> Tensor:
     """Which models (E,) have only finite numbers in all of the tensors (E, ...)."""
-    if fused := kernel_for(ALL_FINITE, tensors[0]):
-        return fused(tensors)
     # a number that is not finite makes the sum not finite: one question for all of them
     return torch.stack([tensor.reshape(len(tensor), -1).sum(-1) for tensor in tensors]).sum(0).isfinite()
 
