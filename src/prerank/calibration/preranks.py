@@ -14,7 +14,7 @@ from prerank.calibration.directions import principal_directions
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
 from prerank.calibration.views import Learnt, View, view_of
 from prerank.forecast import Forecast
-from prerank.gpu import has_kernels
+from prerank.kernels import SPREAD, kernel_for
 
 
 class PreRank(Protocol):
@@ -108,8 +108,8 @@ class Dependency:
         return PointwiseProjection(self._ratio, (f"variogram lag {self.lag}",))
 
     def _ratio(self, points: Tensor) -> Tensor:
-        if has_kernels(points):
-            return _spread_by_kernel(points, self.lag)
+        if fused := kernel_for(SPREAD, points):
+            return fused(points, self.lag)
         difference = points[..., self.lag :] - points[..., : -self.lag]
         variogram = difference.square().sum(-1, keepdim=True) / (2 * difference.shape[-1])
         variance = _variance(points)
@@ -224,18 +224,11 @@ def _require_pair(prerank: object, i: int, j: int, targets: int) -> None:
 
 def _variance(points: Tensor) -> Tensor:
     """Variance over targets, divisor D, exactly zero where all targets are equal."""
-    if has_kernels(points):
-        return _spread_by_kernel(points, 0)
+    if fused := kernel_for(SPREAD, points):
+        return fused(points, 0)
     # Centred on the first target first, so that a constant vector has variance zero and not rounding noise.
     shifted = points - points[..., :1]
     return (shifted - shifted.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)
-
-
-def _spread_by_kernel(points: Tensor, lag: int) -> Tensor:
-    from prerank.calibration.points_kernel import Spread
-
-    flat = points.reshape(-1, points.shape[-1]).contiguous()
-    return Spread.apply(flat, lag).reshape(*points.shape[:-1], 1)
 
 
 def _of_one_number(learnt: Learnt) -> PointwiseProjection:

@@ -237,7 +237,7 @@ class _Loop:
     def _step(self, rows: Tensor) -> None:
         x, y, weights = (part[self.seed_of] for part in self.batches.take(rows))
         leaves = [tensor.detach().requires_grad_() for tensor in self.fleet.weights]
-        if isinstance(self.step, Captured):
+        if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             loss = self._loss(forecast_of(leaves, x, self.architecture), y, weights)
         else:
             forecast, sane = bounded_forecast_of(leaves, x, self.architecture)

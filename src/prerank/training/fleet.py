@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from prerank.forecast import Forecast, GaussianMixture
-from prerank.gpu import has_kernels
+from prerank.kernels import ADAM, kernel_for
 from prerank.models.network import MixtureNetwork, mixture_from, perceptron
 from prerank.training.penalty import Noise, Shapes, Sizes
 
@@ -196,11 +196,9 @@ def adam(
     """
     b1, b2 = decay
     fleet.updates.add_(update)
-    if has_kernels(fleet.updates):
-        from prerank.training import fleet_kernel
-
+    if fused := kernel_for(ADAM, fleet.updates):
         moments = fleet.first_moments, fleet.second_moments
-        fleet_kernel.adam(fleet.weights, *moments, gradients, update, fleet.updates, learning_rate, decay, epsilon)
+        fused(fleet.weights, *moments, gradients, update, fleet.updates, learning_rate, decay, epsilon)
         return
     # a model that has never been updated keeps its weights; the maximum only avoids a division by zero there
     count = fleet.updates.clamp_min(1.0)
@@ -220,10 +218,6 @@ def adam(
 
 def all_finite(tensors: Sequence[Tensor]) -> Tensor:
     """Which models (E,) have only finite numbers in all of the tensors (E, ...)."""
-    if has_kernels(tensors[0]):
-        from prerank.training import fleet_kernel
-
-        return fleet_kernel.all_finite(tensors)
     # a number that is not finite makes the sum not finite: one question for all of them
     return torch.stack([tensor.reshape(len(tensor), -1).sum(-1) for tensor in tensors]).sum(0).isfinite()
 

@@ -26,6 +26,7 @@ from prerank.calibration import (
     smooth_pit,
 )
 from prerank.forecast import Ensemble, Forecast, GaussianMixture
+from prerank.kernels import Kernel, kernel_for, register
 from prerank.randomness import key, normal
 from prerank.training.penalty import Noise, Numbers, Shapes, SharedNumbers, Sizes, listed, require_sound
 from prerank.training.softcdf import soft_joint_cdf
@@ -33,6 +34,17 @@ from prerank.training.softcdf import soft_joint_cdf
 _SHARPNESS = 100.0
 BATCH = 256
 """Cases of a minibatch, in training and in the published test PCE."""
+
+SOFT_DRAWS = register(
+    Kernel(
+        "published draws",
+        "softly averaged draws of all components",
+        fused="prerank.training.softdraws_kernel.soft_draws",
+        plain="prerank.training.published.soft_draws",
+        most={"targets": 32},
+        fewest={"axes": 1},
+    )
+)
 
 
 def with_gumbel(noise: Tensor) -> Tensor:
@@ -45,25 +57,20 @@ def soft_draws(law: GaussianMixture, noise: Numbers) -> Tensor:
 
     These are *not* draws of the mixture.
     """
-    if law.has_kernel:
-        return _averages(law, noise)
+    if fused := kernel_for(SOFT_DRAWS, law.loc, axes=len(law.batch_shape), targets=law.n_targets):
+        return fused(law.loc, law.scale_tril, law.log_weights, *_shared(law, noise))
     numbers = noise.of_models() if isinstance(noise, SharedNumbers) else noise
     share = torch.softmax(law.log_weights[..., None, :] + numbers[..., -1], -1)
     each = law.loc[..., None, :, :] + torch.einsum("...cij,...scj->...sci", law.scale_tril, numbers[..., :-1])
     return (share[..., None] * each).sum(-2)
 
 
-def _averages(law: GaussianMixture, noise: Numbers) -> Tensor:
-    """`soft_draws` by a kernel, in which models of one seed read the same numbers."""
-    from prerank.training.softdraws_kernel import Average
-
+def _shared(law: GaussianMixture, noise: Numbers) -> tuple[Tensor, Tensor]:
+    """Numbers (M, B, S, C, D + 1), and whose of them each model of the law uses."""
     if isinstance(noise, SharedNumbers):
-        values, owner = noise.values, noise.owner
-    else:
-        values = noise.reshape(-1, *noise.shape[-4:])
-        owner = torch.arange(law.batch_shape[:-1].numel(), device=noise.device) % len(values)
-    drawn = Average.apply(*law.flat(law.loc, law.scale_tril, law.log_weights), values.contiguous(), owner)
-    return drawn.reshape(*law.batch_shape, noise.shape[-3], law.n_targets)
+        return noise.values, noise.owner
+    values = noise.reshape(-1, *noise.shape[-4:])
+    return values, torch.arange(law.batch_shape[:-1].numel(), device=noise.device) % len(values)
 
 
 SoftNoise = tuple[Numbers | None, Numbers | None]

@@ -12,7 +12,16 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from prerank.calibration.jointcdf import cases_at_once
-from prerank.gpu import has_kernels
+from prerank.kernels import Kernel, kernel_for, register
+
+SOFT_JOINT_CDF = register(
+    Kernel(
+        "published joint CDF",
+        "the joint CDF of the published copula pre-rank",
+        fused="prerank.training.softcdf_kernel.soft_joint_cdf",
+        plain="prerank.training.softcdf.soft_joint_cdf",
+    )
+)
 
 
 def soft_joint_cdf(points: Tensor, draws: Tensor, sharpness: float) -> Tensor:
@@ -21,7 +30,8 @@ def soft_joint_cdf(points: Tensor, draws: Tensor, sharpness: float) -> Tensor:
     flat_points, flat_draws = (
         (sharpness * part).expand(*lead, *part.shape[-2:]).reshape(-1, *part.shape[-2:]) for part in (points, draws)
     )
-    return _SoftJointCDF.apply(flat_points, flat_draws).reshape(*lead, points.shape[-2])
+    found = kernel_for(SOFT_JOINT_CDF, flat_points, flat_draws) or _SoftJointCDF.apply
+    return found(flat_points, flat_draws).reshape(*lead, points.shape[-2])
 
 
 class _SoftJointCDF(torch.autograd.Function):
@@ -31,19 +41,11 @@ class _SoftJointCDF(torch.autograd.Function):
     def forward(ctx: FunctionCtx, points: Tensor, draws: Tensor) -> Tensor:
         points, draws = points.contiguous(), draws.contiguous()
         ctx.save_for_backward(points, draws)
-        if has_kernels(points):
-            from prerank.training.softcdf_kernel import forward
-
-            return forward(points, draws)
         return torch.cat([_products(points[c], draws[c]).mean(-1) for c in cases_at_once(points, draws)])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         points, draws = ctx.saved_tensors
-        if has_kernels(points):
-            from prerank.training.softcdf_kernel import backward
-
-            return backward(points, draws, gradient.contiguous())
         for_points, for_draws = torch.empty_like(points), torch.empty_like(draws)
         for cases in cases_at_once(points, draws):
             pull = _products(points[cases], draws[cases]) * (gradient[cases][:, :, None] / draws.shape[1])

@@ -1,6 +1,6 @@
-"""The Triton kernels behind `prerank.training.softcdf`; imported only where there is a GPU.
+"""The Triton kernels behind `prerank.training.softcdf`.
 
-As in `prerank.calibration.jointcdf_kernel`: a point in each thread and the draws one after the other, or the other way
+As in `prerank.kernels.jointcdf_kernel`: a point in each thread and the draws one after the other, or the other way
 round. One kernel serves both, since a point and a draw exchange their roles with a sign.
 """
 
@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.calibration.jointcdf_kernel import ROWS
-from prerank.forecast.parts_kernel import columns
+from prerank.kernels.jointcdf_kernel import ROWS
+from prerank.kernels.parts_kernel import columns
 
 AT_ONCE = 4  # how many of the others a thread meets at once: their sigmoids over all targets stay in its registers
 
@@ -62,24 +62,35 @@ def _backward(
     tl.store(for_rows + (case * P + p)[None, :] * D + k, moved, mask=(p < P)[None, :] & (k < D))
 
 
-def forward(points: Tensor, draws: Tensor) -> Tensor:
+class _SoftJointCDF(torch.autograd.Function):
     """G (n, P) of scaled points (n, P, D) under scaled draws (n, R, D)."""
-    (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
-    result = torch.empty(count, n_points, device=points.device)
-    grid = (count, triton.cdiv(n_points, ROWS))
-    _forward[grid](points, draws, result, n_points, n_draws, n_targets, ROWS, AT_ONCE, num_warps=1)
-    return result
+
+    @staticmethod
+    def forward(ctx, points: Tensor, draws: Tensor) -> Tensor:
+        points, draws = points.contiguous(), draws.contiguous()
+        ctx.save_for_backward(points, draws)
+        (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
+        result = torch.empty(count, n_points, device=points.device)
+        grid = (count, triton.cdiv(n_points, ROWS))
+        _forward[grid](points, draws, result, n_points, n_draws, n_targets, ROWS, AT_ONCE, num_warps=1)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        points, draws = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
+        for_points, for_draws = torch.empty_like(points), torch.empty_like(draws)
+        sizes = n_targets, columns(n_targets), ROWS, AT_ONCE
+        _backward[(count, triton.cdiv(n_points, ROWS))](
+            points, draws, gradient, for_points, n_points, n_draws, 1.0, 1.0 / n_draws, True, *sizes, num_warps=1
+        )
+        _backward[(count, triton.cdiv(n_draws, ROWS))](
+            draws, points, gradient, for_draws, n_draws, n_points, -1.0, 1.0 / n_draws, False, *sizes, num_warps=1
+        )
+        return for_points, for_draws
 
 
-def backward(points: Tensor, draws: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients for points and draws."""
-    (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
-    for_points, for_draws = torch.empty_like(points), torch.empty_like(draws)
-    sizes = n_targets, columns(n_targets), ROWS, AT_ONCE
-    _backward[(count, triton.cdiv(n_points, ROWS))](
-        points, draws, gradient, for_points, n_points, n_draws, 1.0, 1.0 / n_draws, True, *sizes, num_warps=1
-    )
-    _backward[(count, triton.cdiv(n_draws, ROWS))](
-        draws, points, gradient, for_draws, n_draws, n_points, -1.0, 1.0 / n_draws, False, *sizes, num_warps=1
-    )
-    return for_points, for_draws
+def soft_joint_cdf(points: Tensor, draws: Tensor) -> Tensor:
+    """G (n, P) of scaled points (n, P, D) under scaled draws (n, R, D)."""
+    return _SoftJointCDF.apply(points, draws)

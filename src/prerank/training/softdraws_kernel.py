@@ -1,4 +1,4 @@
-"""The Triton kernels behind the published soft draws; imported only where there is a GPU.
+"""The Triton kernels behind the published soft draws.
 
 A soft draw is an average of one draw per component. Written with library calls, every step of it is a tensor with an
 axis of components, and every model has its own copy of the noise; here a program goes through the components, writes the
@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.forecast.parts_kernel import add_log, columns, outer_product, times
+from prerank.kernels.parts_kernel import add_log, columns, flattened, outer_product, times
 
 
 @triton.jit
@@ -97,7 +97,7 @@ def _average_backward(
     tl.store(for_tril + (base * D + i) * D + k[None, :], lower, mask=(i < D) & (k[None, :] < D))
 
 
-class Average(torch.autograd.Function):
+class _Average(torch.autograd.Function):
     """sum_c share_c (mu_c + L_c eps_c) (n, S, D), with shares softmax_c(log w_c + gumbel_c).
 
     loc (n, C, D), tril (n, C, D, D), log_weights (n, C) of n = models x B cases; noise (M, B, S, C, D + 1), normal numbers
@@ -127,3 +127,9 @@ class Average(torch.autograd.Function):
 def _block(n_targets: int) -> int:
     """Draws of a block: what one warp can hold."""
     return 128 if n_targets <= 4 else 16
+
+
+def soft_draws(loc: Tensor, tril: Tensor, log_weights: Tensor, noise: Tensor, owner: Tensor) -> Tensor:
+    """Soft draws (..., B, S, D) of mixtures (..., B, C, D), (..., B, C, D, D), (..., B, C); noise and owner as above."""
+    lead, flat = flattened((loc, 2), (tril, 3), (log_weights, 1))
+    return _Average.apply(*flat, noise.contiguous(), owner).reshape(*lead, noise.shape[2], loc.shape[-1])

@@ -1,4 +1,4 @@
-"""The Triton kernel behind `normals_of_step` on a GPU; imported only where there is one.
+"""The Triton kernel behind `normals_of_step` on a GPU.
 
 The same hash and the same uniform numbers as in `prerank.randomness`, bit by bit, and then the inverse normal CDF.
 """
@@ -57,8 +57,10 @@ def _normals(keys, step, result, COUNT, BLOCK: tl.constexpr):
     tl.store(result + row * COUNT + position, _inverse_normal(u), mask=position < COUNT)
 
 
-def fill_with_normals(keys: Tensor, step: Tensor, result: Tensor) -> Tensor:
+def normals(keys: Tensor, step: Tensor, result: Tensor) -> Tensor:
     """Standard normal numbers of a step, one row (or more axes) of `result` per key; keys (seeds,), step a scalar."""
     count = result.numel() // len(keys)
-    _normals[(triton.cdiv(count, _BLOCK), len(keys))](keys.contiguous(), step, result, count, _BLOCK)
+    _normals[(triton.cdiv(count, _BLOCK), len(keys))](
+        keys.contiguous(), step.to(keys.device), result, count, _BLOCK
+    )  # fmt: skip
     return result

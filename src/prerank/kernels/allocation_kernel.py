@@ -1,4 +1,4 @@
-"""The Triton kernels behind `GaussianMixture.draws_from` on a GPU; imported only where there is one.
+"""The Triton kernels behind `GaussianMixture.draws_from` on a GPU.
 
 One warp decides how many draws of a case every component gets, which draw is whose and what it weighs. All numbers of
 draws are small whole numbers in floating point, so that their sums are exact in any order.
@@ -8,6 +8,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from prerank.kernels.parts_kernel import flattened
 
 _COMPONENTS = 16  # the most, and the size of a block
 
@@ -68,7 +70,7 @@ def _backward(logits, choice, gradient, for_logits, S, C, BS: tl.constexpr, BC: 
     tl.store(for_logits + case * C + c, w * (of_w - tl.sum(w * of_w, 0)), mask=c < C)
 
 
-class Allocation(torch.autograd.Function):
+class _Allocation(torch.autograd.Function):
     """Shares (n, S) and components (n, S) of draws from logits (n, C), at least `at_least` draws per component."""
 
     @staticmethod
@@ -92,3 +94,10 @@ class Allocation(torch.autograd.Function):
         for_logits = torch.empty_like(logits)
         _backward[(len(logits),)](logits, choice, gradient.contiguous(), for_logits, *ctx.sizes, num_warps=1)
         return for_logits, None, None
+
+
+def allocation(logits: Tensor, n_draws: int, at_least: int) -> tuple[Tensor, Tensor]:
+    """Shares (..., S) and components (..., S) of draws from logits (..., C)."""
+    lead, flat = flattened((logits, 1))
+    share, choice = _Allocation.apply(*flat, n_draws, at_least)
+    return share.reshape(*lead, n_draws), choice.reshape(*lead, n_draws)

@@ -1,4 +1,4 @@
-"""The Triton kernels behind the log density of a `GaussianMixture`; imported only where there is a GPU.
+"""The Triton kernels behind the log density of a `GaussianMixture`.
 
 Many points of a case are whitened together by the inverse of each factor, which is small; a single point per case is
 whitened by substitution, a block of cases together.
@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.forecast.parts_kernel import add_log, cases_of_a_block, columns, log_total, outer_product, times
+from prerank.kernels.parts_kernel import add_log, cases_of_a_block, columns, flattened, log_total, outer_product, times
 
 _HALF_LOG_TWO_PI = 0.9189385332046727
 
@@ -173,7 +173,7 @@ def _points(n_targets: int) -> int:
     return {1: 128, 2: 128, 4: 64}.get(columns(n_targets), 16)
 
 
-class LogDensity(torch.autograd.Function):
+class _LogDensity(torch.autograd.Function):
     """Log density (n, P) of points (n, P, D): loc (n, C, D), tril (n, C, D, D), log_weights (n, C)."""
 
     @staticmethod
@@ -201,7 +201,7 @@ class LogDensity(torch.autograd.Function):
         return tuple(grown)
 
 
-class LogProb(torch.autograd.Function):
+class _LogProb(torch.autograd.Function):
     """Log density (n,) of one point per case, y (n, D): loc (n, C, D), tril (n, C, D, D), logits (n, C)."""
 
     @staticmethod
@@ -223,3 +223,15 @@ class LogProb(torch.autograd.Function):
         grid = (triton.cdiv(count, block), n_components)
         _log_prob_backward[grid](*given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=1)
         return None, *grown
+
+
+def log_density(points: Tensor, loc: Tensor, tril: Tensor, log_weights: Tensor) -> Tensor:
+    """Log density (..., P) of points (..., P, D) under mixtures (..., C, D), (..., C, D, D), (..., C)."""
+    lead, flat = flattened((points, 2), (loc, 2), (tril, 3), (log_weights, 1))
+    return _LogDensity.apply(*flat).reshape(*lead, points.shape[-2])
+
+
+def log_prob(y: Tensor, loc: Tensor, tril: Tensor, logits: Tensor) -> Tensor:
+    """Log density (...) of y (..., D) under mixtures (..., C, D), (..., C, D, D), (..., C)."""
+    lead, flat = flattened((y, 1), (loc, 2), (tril, 3), (logits, 1))
+    return _LogProb.apply(*flat).reshape(lead)

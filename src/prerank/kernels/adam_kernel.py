@@ -1,4 +1,4 @@
-"""The Triton kernels behind a fleet's optimiser on a GPU: one launch for all tensors of its models. Imported only there.
+"""The Triton kernel behind a fleet's optimiser on a GPU: one launch for all tensors of its models.
 
 A program has a block of one model's numbers in one tensor. Tensors come in a fixed number of places, of which those
 that are not needed have size zero; block numbers count through the places.
@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 _BLOCK = 1024
-_ADAM, _FINITE = 6, 8  # places: the tensors of three layers, and the loss with them
+_PLACES = 6  # for the tensors of three layers
 
 
 @triton.jit
@@ -68,41 +68,9 @@ def _adam(
         _move(w5, m5, v5, g5, model, block, s5, rate, root, epsilon, SHARE1, SHARE2, BLOCK)
 
 
-@triton.jit
-def _look(numbers, result, model, block, size, BLOCK: tl.constexpr):
-    """Whether one block of one tensor is finite, if the block is one of its; the number of the block in the next."""
-    if (block >= 0) & (block * BLOCK < size):
-        i = block * BLOCK + tl.arange(0, BLOCK)
-        value = tl.load(numbers + model * size + i, mask=i < size, other=0.0)
-        broken = tl.where(tl.abs(value) < float("inf"), 0, 1)
-        tl.store(result, tl.max(broken, 0) == 0)
-    return block - tl.cdiv(size, BLOCK)
-
-
-@triton.jit
-def _finite(n0, n1, n2, n3, n4, n5, n6, n7, s0, s1, s2, s3, s4, s5, s6, s7, result, offset, width, BLOCK: tl.constexpr):
-    model = tl.program_id(0).to(tl.int64)
-    block = tl.program_id(1)
-    result += model * width + offset + block
-    block = _look(n0, result, model, block, s0, BLOCK)
-    block = _look(n1, result, model, block, s1, BLOCK)
-    block = _look(n2, result, model, block, s2, BLOCK)
-    block = _look(n3, result, model, block, s3, BLOCK)
-    block = _look(n4, result, model, block, s4, BLOCK)
-    block = _look(n5, result, model, block, s5, BLOCK)
-    block = _look(n6, result, model, block, s6, BLOCK)
-    _look(n7, result, model, block, s7, BLOCK)
-
-
-def _places(tensors: Sequence[Tensor], count: int) -> list[Tensor]:
+def _filled(tensors: Sequence[Tensor]) -> list[Tensor]:
     """The tensors and, to fill the places, the first of them again."""
-    return [*tensors, *([tensors[0]] * (count - len(tensors)))]
-
-
-def _sizes(tensors: Sequence[Tensor], count: int) -> tuple[list[int], int]:
-    """Numbers of a model in each place, and their blocks in all."""
-    sizes = [tensor[0].numel() for tensor in tensors]
-    return [*sizes, *([0] * (count - len(sizes)))], sum(triton.cdiv(size, _BLOCK) for size in sizes)
+    return [*tensors, *([tensors[0]] * (_PLACES - len(tensors)))]
 
 
 def adam(
@@ -119,28 +87,14 @@ def adam(
     """One step, in place, for the models whose `update` (E,) is true; `updates` (E,) counts this one already."""
     # the plain code takes powers of single numbers
     logs = [math.log(base) if base > 0 else -math.inf for base in torch.tensor(decay, dtype=torch.float32).tolist()]
-    for start in range(0, len(weights), _ADAM):
-        part = slice(start, start + _ADAM)
-        sizes, n_blocks = _sizes(weights[part], _ADAM)
+    for start in range(0, len(weights), _PLACES):
+        part = slice(start, start + _PLACES)
+        sizes = [weight[0].numel() for weight in weights[part]]
+        n_blocks = sum(triton.cdiv(size, _BLOCK) for size in sizes)
+        sizes += [0] * (_PLACES - len(sizes))
         given = [gradient.contiguous() for gradient in gradients[part]]
-        tensors = [_places(t, _ADAM) for t in (weights[part], first_moments[part], second_moments[part], given)]
+        tensors = [_filled(t) for t in (weights[part], first_moments[part], second_moments[part], given)]
         _adam[(len(update), n_blocks)](
             *(tensor for kind in tensors for tensor in kind), *sizes, update.contiguous(), updates, learning_rate, epsilon,
             *logs, 1 - decay[0], 1 - decay[1], _BLOCK, num_warps=4,
         )  # fmt: skip
-
-
-def all_finite(tensors: Sequence[Tensor]) -> Tensor:
-    """Whether all numbers of a model are finite, (E,), in tensors (E, ...)."""
-    tensors = [tensor.contiguous() for tensor in tensors]
-    _, width = _sizes(tensors, len(tensors))
-    result = torch.empty(len(tensors[0]), width, dtype=torch.bool, device=tensors[0].device)
-    offset = 0
-    for start in range(0, len(tensors), _FINITE):
-        part = tensors[start : start + _FINITE]
-        sizes, n_blocks = _sizes(part, _FINITE)
-        _finite[(len(result), n_blocks)](
-            *_places(part, _FINITE), *sizes, result, offset, width, _BLOCK, num_warps=4
-        )  # fmt: skip
-        offset += n_blocks
-    return result.all(-1)

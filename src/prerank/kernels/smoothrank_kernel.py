@@ -1,4 +1,4 @@
-"""The Triton kernels behind smooth ranks on a GPU; imported only where there is one.
+"""The Triton kernels behind smooth ranks on a GPU.
 
 One warp holds the members of a case and goes through the projections: sums never leave the warp, their order depends
 on the number of members alone, and nothing larger than the gradient is written.

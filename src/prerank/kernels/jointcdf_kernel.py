@@ -1,4 +1,4 @@
-"""The Triton kernels behind `prerank.calibration.jointcdf`; imported only where there is a GPU.
+"""The Triton kernels behind `prerank.calibration.jointcdf`.
 
 One warp holds a point in each of its threads and goes through the draws, or a draw in each and goes through the points: the
 pairs live in registers, target after target, no sum ever leaves a thread, and nothing of size (P, R) reaches memory. The
@@ -10,8 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.calibration.jointcdf import SMALLEST_WEIGHT
-from prerank.forecast.parts_kernel import columns
+from prerank.kernels.parts_kernel import columns
 
 ROWS = 32  # points, or draws, of a program: one in each thread of a warp
 
@@ -102,31 +101,41 @@ def _backward_draws(
     tl.store(for_draws + (case * R + r)[None, :] * D + k, moved, mask=(r < R)[None, :] & (k < D))
 
 
-def forward(points: Tensor, draws: Tensor, weights: Tensor) -> Tensor:
+class _LogJointCDF(torch.autograd.Function):
     """log F (n, P) of points (n, P, D) under draws (n, R, D) with weights (n, R)."""
-    (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
-    result = torch.empty(count, n_points, device=points.device)
-    _forward[(count, triton.cdiv(n_points, ROWS))](
-        points, draws, weights.log(), result, n_points, n_draws, n_targets, ROWS, at_once(n_targets), num_warps=1
-    )  # fmt: skip
-    return result
+
+    @staticmethod
+    def forward(ctx, points: Tensor, draws: Tensor, weights: Tensor, smallest_weight: float) -> Tensor:
+        points, draws, weights = points.contiguous(), draws.contiguous(), weights.contiguous()
+        (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
+        result = torch.empty(count, n_points, device=points.device)
+        _forward[(count, triton.cdiv(n_points, ROWS))](
+            points, draws, weights.log(), result, n_points, n_draws, n_targets, ROWS, at_once(n_targets), num_warps=1
+        )  # fmt: skip
+        ctx.save_for_backward(points, draws, weights, result)
+        ctx.smallest_weight = smallest_weight
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        points, draws, weights, result = ctx.saved_tensors
+        (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
+        for_points, for_draws, for_weights = (torch.empty_like(part) for part in (points, draws, weights))
+        given = points, draws, weights.log(), result, gradient.contiguous()
+        width, some = columns(n_targets), at_once(n_targets)
+        _backward_points[(count, triton.cdiv(n_points, ROWS))](
+            *given, for_points, n_points, n_draws, n_targets, width, ROWS, some, num_warps=1
+        )
+        _backward_draws[(count, triton.cdiv(n_draws, ROWS))](
+            *given, for_draws, for_weights,
+            n_points, n_draws, ctx.smallest_weight, n_targets, width, some, ROWS, num_warps=1,
+        )  # fmt: skip
+        return for_points, for_draws, for_weights, None
 
 
-def backward(
-    points: Tensor, draws: Tensor, weights: Tensor, result: Tensor, gradient: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients for points, draws and weights."""
-    (count, n_points, n_targets), n_draws = points.shape, draws.shape[1]
-    for_points, for_draws, for_weights = (torch.empty_like(part) for part in (points, draws, weights))
-    given, width, some = (points, draws, weights.log(), result, gradient), columns(n_targets), at_once(n_targets)
-    _backward_points[(count, triton.cdiv(n_points, ROWS))](
-        *given, for_points, n_points, n_draws, n_targets, width, ROWS, some, num_warps=1
-    )
-    _backward_draws[(count, triton.cdiv(n_draws, ROWS))](
-        *given, for_draws, for_weights,
-        n_points, n_draws, SMALLEST_WEIGHT, n_targets, width, some, ROWS, num_warps=1,
-    )  # fmt: skip
-    return for_points, for_draws, for_weights
+def log_joint_cdf(points: Tensor, draws: Tensor, weights: Tensor, smallest_weight: float) -> Tensor:
+    """log F (n, P) of points (n, P, D) under draws (n, R, D) with weights (n, R); a lesser weight has no gradient."""
+    return _LogJointCDF.apply(points, draws, weights, smallest_weight)
 
 
 def at_once(n_targets: int) -> int:

@@ -1,4 +1,4 @@
-"""The Triton kernels behind pre-ranks that are simple functions of a point; imported only where there is a GPU.
+"""The Triton kernels behind pre-ranks that are simple functions of a point.
 
 Written with library calls, a variance over targets is five passes over all points, and its gradient twice as many.
 """
@@ -62,7 +62,7 @@ def _backward(points, gradient, for_points, N, LAG: tl.constexpr, D: tl.constexp
     tl.store(for_points + row[:, None] * D + d, value, mask=(row < N)[:, None] & (d < D))
 
 
-class Spread(torch.autograd.Function):
+class _Spread(torch.autograd.Function):
     """Of points (n, D): the variance over targets, (n,), or for a lag above 0 minus the variogram over the variance."""
 
     @staticmethod
@@ -110,7 +110,7 @@ def _project_backward(
     tl.store(for_points + row[:, None] * D + d, total, mask=inside)
 
 
-class Project(torch.autograd.Function):
+class _Project(torch.autograd.Function):
     """Points (n, D) along directions (m, D, K) held fixed: (n, K); n / m points in a row share theirs."""
 
     @staticmethod
@@ -136,3 +136,20 @@ def _block(n_targets: int) -> tuple[int, int, int]:
     """Targets, points of a block, and its columns: a power of two."""
     columns = triton.next_power_of_2(n_targets)
     return n_targets, max(1, _NUMBERS // columns), columns
+
+
+def spread(points: Tensor, lag: int) -> Tensor:
+    """Variance over targets (..., 1) of points (..., D), or for a lag above 0 minus the variogram over the variance."""
+    return _Spread.apply(points.reshape(-1, points.shape[-1]).contiguous(), lag).reshape(*points.shape[:-1], 1)
+
+
+def project(points: Tensor, directions: Tensor) -> Tensor:
+    """Points (..., P, D) along directions (..., D, K) that are held fixed: (..., P, K)."""
+    own, (n_targets, n_projections) = directions.shape[:-2], directions.shape[-2:]
+    lead = torch.broadcast_shapes(points.shape[:-2], own)
+    points = points.expand(*lead, *points.shape[-2:])
+    if own.numel() > 1 and own not in (lead, (*lead[:-1], 1)):  # points in a row share their directions
+        directions = directions.expand(*lead, n_targets, n_projections)
+    flat = points.reshape(-1, n_targets).contiguous()
+    projected = _Project.apply(flat, directions.reshape(-1, n_targets, n_projections).contiguous())
+    return projected.reshape(*points.shape[:-1], n_projections)

@@ -1,4 +1,4 @@
-"""The Triton kernels behind the PIT of a `GaussianMixture` along directions; imported only where there is a GPU.
+"""The Triton kernels behind the PIT of a `GaussianMixture` along directions.
 
 A linear function of a mixture is a univariate mixture: its components' means and lengths are made where they are used.
 """
@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.forecast.parts_kernel import cases_of_a_block, columns, log_total
+from prerank.kernels.parts_kernel import cases_of_a_block, columns, flattened, log_total
 
 
 @triton.jit
@@ -83,7 +83,7 @@ def _cdf_backward(
     tl.store(place, tl.where(i >= j, stretched, 0.0), mask=inside[:, None, None] & (i < D) & (j < D))
 
 
-class CDFAlong(torch.autograd.Function):
+class _CDFAlong(torch.autograd.Function):
     """CDF of u' Y at u' y, (n, K): y (n, D), loc (n, C, D), tril (n, C, D, D), logits (n, C).
 
     The directions (n or 1, D, K) are held fixed.
@@ -109,3 +109,12 @@ class CDFAlong(torch.autograd.Function):
         grid = (triton.cdiv(count, block), n_components)
         _cdf_backward[grid](*given, gradient.contiguous(), *grown, *ctx.sizes, num_warps=1)
         return None, *grown, None
+
+
+def pit_along(y: Tensor, loc: Tensor, tril: Tensor, logits: Tensor, directions: Tensor) -> Tensor:
+    """CDF of u' Y at u' y, (..., K): y (..., D), loc (..., C, D), directions (..., D, K), which may be one for all."""
+    lead, flat = flattened((y, 1), (loc, 2), (tril, 3), (logits, 1))
+    shape = directions.shape[-2:]
+    if directions.shape[:-2].numel() > 1:
+        directions = directions.expand(*lead, *shape)
+    return _CDFAlong.apply(*flat, directions.reshape(-1, *shape).contiguous()).reshape(*lead, shape[-1])

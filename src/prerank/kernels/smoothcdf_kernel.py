@@ -1,4 +1,4 @@
-"""The Triton kernels behind `pce_kde` on a GPU: the smooth empirical CDF of PITs. Imported only where there is one.
+"""The Triton kernels behind `pce_kde` on a GPU: the smooth empirical CDF of PITs.
 
 One warp holds a few levels against a block of cases (or, backward, a few cases against a block of levels) and goes
 through the blocks in order: sums depend on the number of cases and levels alone, never on the other models.

@@ -1,10 +1,10 @@
-"""The Triton kernel behind the covariance of a `GaussianMixture`, without a gradient; imported only where there is a GPU."""
+"""The Triton kernel behind the covariance of a `GaussianMixture`, without a gradient."""
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.forecast.parts_kernel import cases_of_a_block, columns, log_total
+from prerank.kernels.parts_kernel import cases_of_a_block, columns, flattened, log_total
 
 
 @triton.jit
@@ -35,7 +35,8 @@ def _covariance(loc, tril, logits, result, N, C, D: tl.constexpr, BN: tl.constex
 
 
 def covariance(loc: Tensor, tril: Tensor, logits: Tensor) -> Tensor:
-    """Covariance (n, D, D) of mixtures: loc (n, C, D), tril (n, C, D, D), logits (n, C)."""
+    """Covariance (..., D, D) of mixtures: loc (..., C, D), tril (..., C, D, D), logits (..., C)."""
+    lead, (loc, tril, logits) = flattened((loc, 2), (tril, 3), (logits, 1))
     count, n_components, n_targets = loc.shape
     result = loc.new_empty(count, n_targets, n_targets)
     block = cases_of_a_block(n_targets)
@@ -43,4 +44,4 @@ def covariance(loc: Tensor, tril: Tensor, logits: Tensor) -> Tensor:
     _covariance[grid](
         loc, tril, logits, result, count, n_components, n_targets, block, columns(n_targets), num_warps=1
     )  # fmt: skip
-    return result
+    return result.reshape(*lead, n_targets, n_targets)

@@ -1,10 +1,12 @@
-"""What the Triton kernels about mixtures have in common; imported only where there is a GPU.
+"""What the Triton kernels about mixtures have in common.
 
 Factors are lower triangular; the other triangle is neither read nor given a gradient.
 """
 
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 
 @triton.jit
@@ -47,6 +49,16 @@ def log_total(logits, case, inside, C):
 def columns(n_targets: int) -> int:
     """Columns of a block that holds all targets: a power of two."""
     return triton.next_power_of_2(n_targets)
+
+
+def flattened(*parts: tuple[Tensor, int]) -> tuple[torch.Size, list[Tensor]]:
+    """Leading axes that tensors broadcast to, and the tensors with those as one; each is given with its number of others."""
+    lead = torch.broadcast_shapes(*(part.shape[: part.ndim - own] for part, own in parts))
+    flat = [
+        part.expand(*lead, *part.shape[part.ndim - own :]).reshape(lead.numel(), *part.shape[part.ndim - own :])
+        for part, own in parts
+    ]
+    return lead, [part.contiguous() for part in flat]
 
 
 def cases_of_a_block(n_targets: int) -> int:

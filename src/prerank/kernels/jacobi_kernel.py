@@ -1,5 +1,11 @@
-"""The Triton kernel behind `prerank.calibration.jacobi`; imported only where there is a GPU."""
+"""Eigenvectors of many small symmetric matrices on a GPU, by Jacobi's method, one matrix per program.
 
+The library routine checks for errors on the host after every call, so it cannot be part of a captured graph, and its
+batched version is slow for the thousands of small matrices that a fleet asks for. A cyclic Jacobi sweep rotates D/2
+disjoint pairs of axes at once (a round-robin schedule): every column meets one other, and the two are mixed.
+"""
+
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -42,10 +48,14 @@ def _jacobi(matrix, vectors, values, N: tl.constexpr, EVEN: tl.constexpr, SIZE: 
     tl.store(values + tl.program_id(0).to(tl.int64) * N + k, diagonal, mask=k < N)
 
 
-def launch(matrices: Tensor, vectors: Tensor, values: Tensor, sweeps: int = 7) -> None:
-    """Eigenvectors (n, D, D) and eigenvalues (n, D), unsorted, of symmetric matrices (n, D, D)."""
-    count, size = matrices.shape[0], matrices.shape[-1]
+def eigenvectors(matrix: Tensor, sweeps: int = 7) -> Tensor:
+    """Eigenvectors in columns, smallest eigenvalue first as `torch.linalg.eigh` has them; no gradient."""
+    size = matrix.shape[-1]
+    flat = matrix.detach().reshape(-1, size, size).contiguous()
+    vectors, values = torch.empty_like(flat), torch.empty_like(flat[..., 0])
     even = size + size % 2
     padded = 16 if size <= 16 else 32
     rounds = sweeps * (even - 1) if size > 2 else 1
-    _jacobi[(count,)](matrices, vectors, values, size, max(even, 2), padded, rounds, num_warps=1)
+    _jacobi[(len(flat),)](flat, vectors, values, size, max(even, 2), padded, rounds, num_warps=1)
+    order = values.argsort(-1)
+    return vectors.gather(-1, order[:, None, :].expand_as(vectors)).reshape(matrix.shape)

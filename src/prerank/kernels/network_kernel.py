@@ -1,8 +1,10 @@
-"""The Triton kernels behind the mixture network on a GPU: its layers, and its output's split. Imported only there.
+"""The Triton kernels behind the mixture network on a GPU: its layers, and its output's split.
 
 A layer is one launch forward and two backward. The tiles follow from a layer's widths alone and every sum is taken by
 one program in one order, so that a model's bits do not depend on how many others are in its fleet.
 """
+
+from collections.abc import Sequence
 
 import torch
 import triton
@@ -167,7 +169,7 @@ def _grid(rows: int, columns: int, tile: tuple[int, int], size: int) -> tuple[in
     return triton.cdiv(rows, tile[0]), triton.cdiv(columns, tile[1]), size
 
 
-class Perceptron(torch.autograd.Function):
+class _Perceptron(torch.autograd.Function):
     """Layers with ReLU between them: x (E, N, L), and for each layer a weight (E, in, out) and a bias (E, 1, out).
 
     Models may share their x by a step of zero along the first axis.
@@ -222,6 +224,13 @@ class Perceptron(torch.autograd.Function):
         return (gradient if ctx.needs_input_grad[0] else None), *found
 
 
+def perceptron(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+    """The layers of all models: x (E, N, L) or (N, L), weights (E, in, out), biases (E, 1, out)."""
+    lead = torch.broadcast_shapes(x.shape[:-2], weights[0].shape[:-2])
+    layers = [tensor.expand(*lead, *tensor.shape[-2:]) for pair in zip(weights, biases, strict=True) for tensor in pair]
+    return _Perceptron.apply(x.expand(*lead, *x.shape[-2:]), *layers)
+
+
 def _blocks(n_rows: int, n_components: int, n_targets: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """Grid, and rows and numbers of a row in a block."""
     count = n_components * (1 + n_targets + n_targets**2)
@@ -230,7 +239,7 @@ def _blocks(n_rows: int, n_components: int, n_targets: int) -> tuple[tuple[int, 
     return (triton.cdiv(n_rows, rows), triton.cdiv(count, columns)), (rows, columns)
 
 
-class Unpack(torch.autograd.Function):
+class _Unpack(torch.autograd.Function):
     """The network's output (..., O) as logits (..., C), means (..., C, D) and Cholesky factors (..., C, D, D)."""
 
     @staticmethod
@@ -255,3 +264,8 @@ class Unpack(torch.autograd.Function):
             output, *(gradient.contiguous() for gradient in gradients), result, *ctx.sizes, *block, num_warps=4
         )
         return result, None, None, None
+
+
+def unpacked(output: Tensor, n_targets: int, n_components: int, floor: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits, means and Cholesky factors from the network's output (..., O)."""
+    return _Unpack.apply(output, n_targets, n_components, floor)

@@ -1,4 +1,4 @@
-"""The Triton kernels behind draws of a `GaussianMixture`; imported only where there is a GPU.
+"""The Triton kernels behind draws of a `GaussianMixture`.
 
 Each draw reads the factor of its own component from the cache; nothing of size (draws, targets, targets) is made.
 """
@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.forecast.parts_kernel import columns, outer_product, times
+from prerank.kernels.parts_kernel import columns, flattened, outer_product, times
 
 
 @triton.jit
@@ -74,7 +74,7 @@ def _draw_backward(
     tl.store(for_tril + (base * D + i) * D + j[None, :], lower, mask=(i < D) & (j[None, :] < D))
 
 
-class Draw(torch.autograd.Function):
+class _Draw(torch.autograd.Function):
     """mu_c + L_c eps for chosen components: loc (n, C, D), tril (n, C, D, D), choice (n, S), noise (n, S, D)."""
 
     @staticmethod
@@ -101,3 +101,9 @@ class Draw(torch.autograd.Function):
             n_draws, n_components, n_targets, 128 if n_targets <= 4 else 16, columns(n_targets), num_warps=1,
         )  # fmt: skip
         return for_loc, for_tril, None, None
+
+
+def draw(loc: Tensor, tril: Tensor, choice: Tensor, noise: Tensor) -> Tensor:
+    """mu_c + L_c eps (..., S, D) with c = choice (..., S), eps = noise (..., S, D)."""
+    lead, flat = flattened((loc, 2), (tril, 3), (choice, 1), (noise, 2))
+    return _Draw.apply(*flat).reshape(*lead, *noise.shape[-2:])
