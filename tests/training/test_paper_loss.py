@@ -208,14 +208,14 @@ def test_the_training_pits_are_those_of_the_paper(prerank, problem):
 @pytest.mark.parametrize("preranks", [*((item,) for item in ALL), tuple(ALL)], ids=lambda items: str(len(items)))
 def test_the_penalty_is_eq_8_averaged_over_projections_and_preranks(preranks, power, problem):
     law, y, noise = tensors(problem)
-    ours = library(preranks, power)(law, y, noise=noise)
+    ours = library(preranks, power)(y, law, noise=noise)
     assert float(ours) == pytest.approx(regulariser(preranks, problem, power), **CLOSE)
 
 
 def test_weights_of_cases_enter_the_smoothed_cdf(problem):
     law, y, noise = tensors(problem)
     weights = [3.0, 1.0, 0.0, 2.0, 0.5, 1.0]
-    ours = library((Location(), Scale()), 1)(law, y, noise=noise, case_weights=torch.tensor(weights).double())
+    ours = library((Location(), Scale()), 1)(y, law, noise=noise, case_weights=torch.tensor(weights).double())
     assert float(ours) == pytest.approx(regulariser((Location(), Scale()), problem, 1, weights), **CLOSE)
 
 
@@ -245,7 +245,7 @@ def test_gradients_are_the_finite_differences_of_the_loops_and_reach_every_param
     step, off = 1e-5, 1e-8
     leaves = [torch.from_numpy(part).clone().requires_grad_() for part in problem[:3]]
     _, y, noise = tensors(problem)
-    gradients = torch.autograd.grad(library(prerank, 2)(GaussianMixture(*leaves), y, noise=noise), leaves)
+    gradients = torch.autograd.grad(library(prerank, 2)(y, GaussianMixture(*leaves), noise=noise), leaves)
     kept = {}
     regulariser((prerank,), problem, 2, kept=kept)
     for place, (name, gradient) in enumerate(zip(("logits", "loc", "factor"), gradients, strict=True)):

@@ -72,7 +72,7 @@ def test_gradients_reach_weights_means_and_factors_and_are_right(prerank, monkey
 
 def hold_constants(prerank, penalty, law, y, noise, monkeypatch):
     """Whatever a step detaches keeps the value that it has at the starting point."""
-    from prerank.calibration import preranks, smoothrank
+    from prerank.calibration import preranks, smoothrank, views
 
     def frozen(function):
         kept = []
@@ -84,7 +84,7 @@ def hold_constants(prerank, penalty, law, y, noise, monkeypatch):
 
         return held
 
-    for module, name in ((smoothrank, "spread"), (preranks, "bandwidths"), (preranks, "principal_directions")):
+    for module, name in ((smoothrank, "spread"), (views, "bandwidths"), (preranks, "principal_directions")):
         monkeypatch.setattr(module, name, frozen(getattr(module, name)))
     penalty(y, law, noise=noise)
 
