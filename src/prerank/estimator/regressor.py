@@ -21,10 +21,21 @@ from prerank.estimator.persistence import decode, encode, read, write
 from prerank.estimator.preparation import prepare
 from prerank.estimator.units import in_target_units
 from prerank.forecast import GaussianMixture
-from prerank.training import Architecture, FitOptions, FittedFleet, PreRankPenalty, Run, TrainingSet, fit, tune
+from prerank.training import (
+    Architecture,
+    Bar,
+    FitOptions,
+    FittedFleet,
+    PreRankPenalty,
+    Progress,
+    Run,
+    Silent,
+    TrainingSet,
+    fit,
+    tune,
+)
 from prerank.training.fleet import forecast_of
 from prerank.training.penalty import listed
-from prerank.training.progress import Bar, Progress, Silent
 
 _ROWS = 1 << 14  # rows forecast at a time where the result is smaller than the forecasts
 _Y = {"ensure_2d": False, "dtype": (np.float64, np.float32)}

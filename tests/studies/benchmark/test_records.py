@@ -11,9 +11,9 @@ from pandas.testing import assert_frame_equal
 
 from prerank.studies.benchmark import run as runner
 from prerank.studies.benchmark.plan import Grid
-from prerank.studies.benchmark.records import Store, compact, read_results
+from prerank.studies.benchmark.records import FleetResult, Store, compact, read_results
 from prerank.studies.benchmark.run import State, run_benchmark, shape_of
-from prerank.studies.benchmark.work import FleetResult, Settings
+from prerank.studies.benchmark.work import Settings
 
 GRID = Grid(("diabetes", "bimodal"), preranks=("location", "PCA"), strengths=(1.0, 10.0), seeds=(0, 42))
 

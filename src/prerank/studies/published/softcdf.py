@@ -32,7 +32,7 @@ class _SoftJointCDF(torch.autograd.Function):
         points, draws = points.contiguous(), draws.contiguous()
         ctx.save_for_backward(points, draws)
         if has_kernels(points):
-            from prerank.training.softcdf_kernel import forward
+            from prerank.studies.published.softcdf_kernel import forward
 
             return forward(points, draws)
         return torch.cat([_products(points[c], draws[c]).mean(-1) for c in cases_at_once(points, draws)])
@@ -41,7 +41,7 @@ class _SoftJointCDF(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         points, draws = ctx.saved_tensors
         if has_kernels(points):
-            from prerank.training.softcdf_kernel import backward
+            from prerank.studies.published.softcdf_kernel import backward
 
             return backward(points, draws, gradient.contiguous())
         for_points, for_draws = torch.empty_like(points), torch.empty_like(draws)
