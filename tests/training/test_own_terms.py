@@ -272,7 +272,7 @@ class TestCapture:
             (PreRankPenalty((Location(), Custom(lambda y: y.amax(-1)))), False),
             (PreRankPenalty(OwnScale()), False),
         ],
-        ids=str,
+        ids=lambda value: None if isinstance(value, bool) else f"{type(value).__name__} {getattr(value, 'name', '')}",
     )
     def test_only_what_declares_it_is_captured(self, term, declared):
         assert declares_capture(term) == declared
