@@ -25,6 +25,8 @@ from prerank.training import (
 )
 from prerank.training.capture import is_capturable
 from prerank.training.grouping import grouped
+from prerank.training.loss import Loss
+from prerank.training.noise import StepNoise
 from prerank.training.terms import draws_of, parts_of, streams_of
 
 fit_module = sys.modules["prerank.training.fit"]  # the package has a function of the same name
@@ -181,13 +183,47 @@ def test_what_a_penalty_does_not_offer_has_a_default():
     assert parts_of(both) == [PreRankPenalty(Location(), n_draws=20), PreRankPenalty(Scale(), n_draws=20)]
 
 
-def test_a_cpu_takes_a_penalty_whole():
-    """Only a GPU gains by its parts, and on a CPU numbers would change."""
-    both = PreRankPenalty((Location(), Scale()))
-    found = grouped([Run(0), Run(0, both, 1.0), Run(1, both, 2.0)], torch.tensor([0, 0, 1]), Architecture(1, 3), 8)
-    assert [group.penalty for group in found.groups] == [both]
-    assert found.groups[0].models.tolist() == [1, 2]
-    assert found.sizes == [1, 2]
+BOTH = PreRankPenalty((Location(), Scale()), n_draws=12)
+MIXED = [
+    Run(1),
+    Run(0, BOTH, 1.0),
+    Run(1, BOTH, 2.0),
+    Run(1, PreRankPenalty(Scale(), n_draws=12), 1.0),
+    Run(0, Bias(), 1.0),
+]
+
+
+def groups_of(runs, by_parts):
+    return grouped(runs, torch.tensor([run.seed for run in runs]), Architecture(1, 3, 2), 8, by_parts)
+
+
+def test_a_cpu_takes_a_penalty_whole_and_a_gpu_all_models_with_the_same_part():
+    whole, by_parts = groups_of(MIXED, False), groups_of(MIXED, True)
+    scale = PreRankPenalty(Scale(), n_draws=12)
+    assert [(group.penalty, group.models.tolist()) for group in whole.groups] == [
+        (BOTH, [1, 2]), (scale, [3]), (Bias(), [4]),
+    ]  # fmt: skip
+    assert [(group.penalty, group.models.tolist(), group.shares) for group in by_parts.groups] == [
+        (PreRankPenalty(Location(), n_draws=12), [1, 2], [0.5]), (scale, [1, 2, 3], [0.5, 1.0]), (Bias(), [4], [1.0]),
+    ]  # fmt: skip
+    assert whole.sizes == by_parts.sizes == [1, 2, 1, 1]
+
+
+def test_penalties_are_the_same_whole_and_by_their_parts():
+    generator = torch.Generator().manual_seed(0)
+    loc, y = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((5, 8, 2, 3), (5, 8, 3)))
+    law = GaussianMixture(torch.zeros(5, 8, 2).double(), loc, torch.eye(3).double().expand(5, 8, 2, 3, 3))
+    noise = StepNoise([0, 1], ("score", "ranked"), torch.float64, torch.device("cpu"))
+    seeds, strength, step = torch.tensor([run.seed for run in MIXED]), torch.ones(5).double(), torch.tensor(3)
+    found = [
+        Loss(SquaredError(), groups_of(MIXED, by_parts), strength, seeds, noise).penalties(
+            y, law, torch.ones(5, 8), step
+        )
+        for by_parts in (False, True)
+    ]
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)
+    assert found[0][0] == 0  # nobody penalises the first model
+    assert (found[0][1:] > 0).all()
 
 
 class TestTuning:

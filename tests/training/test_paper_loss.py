@@ -218,18 +218,19 @@ def test_weights_of_cases_enter_the_smoothed_cdf(problem):
     assert float(ours) == pytest.approx(regulariser((Location(), Scale()), problem, 1, weights), **CLOSE)
 
 
+@pytest.mark.parametrize("by_parts", [False, True], ids=["as on a CPU", "as on a GPU"])
 @pytest.mark.parametrize("strength", [0.0, 0.1, 10.0])
-def test_the_loss_that_fit_minimises_is_the_mean_nll_plus_strength_times_the_penalty(strength, problem):
+def test_the_loss_that_fit_minimises_is_the_mean_nll_plus_strength_times_the_penalty(strength, by_parts, problem):
     """Eq. 9. The numbers of the draws are those of the step."""
     law, y, _ = tensors(problem)
     preranks = (Location(), Scale(), Copula())
     runs, seed_of, step = [Run(3, library(preranks, 1), strength)], torch.tensor([0]), torch.tensor(5)
-    grouping = grouped(runs, seed_of, Architecture(1, D, C), B)
+    grouping = grouped(runs, seed_of, Architecture(1, D, C), B, by_parts)
     numbers = StepNoise([3], ("score", "ranked", "learnt"), torch.float64, torch.device("cpu"))
     loss = Loss(NegativeLogLikelihood(), grouping, torch.tensor([strength], dtype=torch.float64), seed_of, numbers)
     (ours,) = loss(y[None], law.expand((1, B)), torch.ones(1, B).double(), step)
-    drawn = numbers.of_groups([group.streams for group in grouping.groups], step)
-    noise = [drawn[0][name][0].numpy() for name in ("ranked", "learnt")] if strength else problem[4:]
+    (drawn,) = numbers.of_groups([runs[0].penalty.streams(law, B)], step)
+    noise = [drawn[name][0].numpy() for name in ("ranked", "learnt")]
     nll = sum(-log_density(y, *law) for *law, y in zip(*problem[:3], problem[3], strict=True)) / B
     expected = nll + strength * regulariser(preranks, (*problem[:4], *noise), 1)
     assert float(ours) == pytest.approx(expected, **CLOSE)

@@ -146,7 +146,8 @@ class _Loop:
         seeds, score, monitor = self.batches.seeds, self.options.score, self.options.monitor
         self.seed_of = torch.tensor([seeds.index(run.seed) for run in runs], device=self.device)
         strength = torch.tensor([run.strength for run in runs], dtype=self.dtype, device=self.device)
-        grouping = grouped(runs, self.seed_of, self.architecture, self.batches.size)
+        on_gpu = self.device.type == "cuda"
+        grouping = grouped(runs, self.seed_of, self.architecture, self.batches.size, by_parts=on_gpu)
         names = dict.fromkeys(["score", "validation", *(name for group in grouping.groups for name in group.streams)])
         self.noise = StepNoise(seeds, names, self.dtype, self.device)
         self.loss = Loss(score, grouping, strength, self.seed_of, self.noise)

@@ -44,23 +44,22 @@ def in_order_of_penalties(runs: Sequence[Run]) -> list[int]:
     return sorted(range(len(runs)), key=lambda i: penalties.index(runs[i].effective_penalty))
 
 
-def grouped(runs: Sequence[Run], seed_of: Tensor, architecture: Architecture, n_cases: int) -> Grouping:
+def grouped(runs: Sequence[Run], seed_of: Tensor, architecture: Architecture, n_cases: int, by_parts: bool) -> Grouping:
     """The groups of models with the given runs, which stand in the order of their penalties, and minibatches of `n_cases`.
 
-    A GPU takes all models with the same part of a penalty at once, a CPU those with the same penalty that keep their draws
-    in its cache.
+    By parts, as for a GPU, all models with the same part of a penalty are one group; otherwise, as for a CPU, as many models
+    with the same penalty as keep their draws in its cache.
     """
-    on_gpu = seed_of.device.type == "cuda"
     segments: list[slice] = []
     groups: dict[object, Group] = {}
     for penalty, members in groupby(range(len(runs)), key=lambda i: runs[i].effective_penalty):
         places = list(members)
-        parts = [] if penalty is None else parts_of(penalty) if on_gpu else [penalty]
+        parts = [] if penalty is None else parts_of(penalty) if by_parts else [penalty]
         wanted = [streams_of(part, architecture, n_cases) for part in parts]
-        size = len(places) if on_gpu or penalty is None else _models_at_once(wanted[0], architecture, n_cases)
+        size = len(places) if by_parts or penalty is None else _models_at_once(wanted[0], architecture, n_cases)
         for start in range(places[0], places[-1] + 1, size):
             for part, streams in zip(parts, wanted, strict=True):
-                group = groups.setdefault(part if on_gpu else start, Group(part, streams))
+                group = groups.setdefault(part if by_parts else start, Group(part, streams))
                 group.segments.append(len(segments))
                 group.shares.append(1 / len(parts))
             segments.append(slice(start, min(start + size, places[-1] + 1)))
