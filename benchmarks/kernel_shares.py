@@ -20,7 +20,8 @@ import torch
 
 from fleet import compare
 from prerank.kernels import EIGENVECTORS, PROJECTIONS, Kernel, rows, without
-from prerank.training import PreRankPenalty, PublishedPenalty
+from prerank.studies.published import PublishedPenalty
+from prerank.training import PreRankPenalty
 from prerank.writing import whole_file
 from training import BATCH, grid, make_set, milliseconds_per_step
 

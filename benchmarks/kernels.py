@@ -19,9 +19,8 @@ from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.forecast import Ensemble, GaussianMixture
 from prerank.models.network import mixture_from, perceptron
 from prerank.randomness import mix, normal, normals_of_step
+from prerank.studies.published import soft_draws, soft_joint_cdf, with_gumbel
 from prerank.training.fleet import Architecture, Run, adam, new_fleet
-from prerank.training.published import soft_draws, with_gumbel
-from prerank.training.softcdf import soft_joint_cdf
 
 LIMIT = 2e-4  # float32 arithmetic through a Cholesky factor of moderate condition; tf32 would give 1e-3
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -19,10 +19,10 @@ class Student(Distribution):
         self.centre, self.factor, self.freedom = centre, factor, freedom
         super().__init__(centre.shape[:-1], centre.shape[-1:], validate_args=False)
 
-    def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:
+    def rsample(self, sample_shape: tuple[int, ...] = ()) -> Tensor:
         normal = torch.randn(*sample_shape, *self.centre.shape, dtype=self.centre.dtype, device=self.centre.device)
         chi_square = torch.distributions.Chi2(self.centre.new_full(self.centre.shape[:-1], self.freedom))
-        stretch = (self.freedom / chi_square.sample(sample_shape)).sqrt()[..., None, None]
+        stretch = (self.freedom / chi_square.sample(torch.Size(sample_shape))).sqrt()[..., None, None]
         return self.centre + (stretch * self.factor @ normal[..., None])[..., 0]
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -348,7 +348,7 @@ FORECASTS: list[Case] = [
         r"shape \(6, 3\): name each",
     ),
     ("as_ensemble, sample-first", lambda: as_ensemble(E, np.zeros((4, 3))), ValueError, "it looks sample-first"),
-    ("no draws", lambda: equally_weighted_draws(LAW, 0), ValueError, f"n_members=0: {WHOLE}"),
+    ("no draws", lambda: equally_weighted_draws(LAW, 0), ValueError, f"n_draws=0: {WHOLE}"),
     (
         "draws of a scalar law",
         lambda: equally_weighted_draws(Normal(torch.zeros(3), 1.0), 5),
@@ -875,8 +875,8 @@ SCORES: list[Case] = [
         ValueError,
         r"expand\(\(6,\)\)",
     ),
-    ("energy_score: no draws", lambda: energy_score(Y, LAW, n_members=0), ValueError, f"n_members=0: {WHOLE}"),
-    ("energy_score: half a draw", lambda: energy_score(Y, LAW, n_members=2.5), TypeError, f"n_members=2.5: {WHOLE}"),
+    ("energy_score: no draws", lambda: energy_score(Y, LAW, n_draws=0), ValueError, f"n_draws=0: {WHOLE}"),
+    ("energy_score: half a draw", lambda: energy_score(Y, LAW, n_draws=2.5), TypeError, f"n_draws=2.5: {WHOLE}"),
     (
         "energy_score: weights of a law",
         lambda: energy_score(Y, LAW, weights=np.ones((N, M))),
@@ -1018,12 +1018,12 @@ TRAINING: list[Case] = [
     ),
     (
         "regressor: prerank's class",
-        lambda: small(prerank=Location),
+        lambda: small(preranks=Location),
         TypeError,
         r"Location is a class; pass Location\(\)",
     ),
-    ("regressor: prerank's name", lambda: small(prerank="PCA"), TypeError, "'PCA' is not a pre-rank"),
-    ("regressor: strength", lambda: small(prerank=Location(), strength=-1.0), ValueError, "strength=-1.0"),
+    ("regressor: prerank's name", lambda: small(preranks="PCA"), TypeError, "'PCA' is not a pre-rank"),
+    ("regressor: strength", lambda: small(preranks=Location(), strength=-1.0), ValueError, "strength=-1.0"),
     ("regressor: components", lambda: small(n_components=0), ValueError, f"n_components=0: {WHOLE}"),
 ]
 

@@ -11,7 +11,8 @@ import torch
 
 from prerank.calibration import paper_preranks
 from prerank.kernels import Kernel, choosing, kernel_for, register, rows, without
-from prerank.training import FitOptions, PreRankPenalty, PublishedPenalty, Run, TrainingSet, fit
+from prerank.studies.published import PublishedPenalty
+from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
 
 ROOT = Path(__file__).parents[2]
 TABLE = rows()

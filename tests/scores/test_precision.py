@@ -77,9 +77,9 @@ def test_chunks_are_told_at_least_the_size_of_one_temporary(score, needed, monke
 def test_a_distribution_is_scored_by_a_hundred_draws_of_seed_zero_unless_said_otherwise(score):
     law = MultivariateNormal(torch.zeros(4, 3), torch.eye(3))
     y = torch.ones(4, 3)
-    assert torch.equal(score(y, law), score(y, law, n_members=100, seed=0))
+    assert torch.equal(score(y, law), score(y, law, n_draws=100, seed=0))
     assert not torch.equal(score(y, law), score(y, law, seed=1))
-    assert not torch.equal(score(y, law), score(y, law, n_members=99))
+    assert not torch.equal(score(y, law), score(y, law, n_draws=99))
 
 
 def test_of_several_bad_values_the_first_is_named():

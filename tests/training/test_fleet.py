@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from prerank.calibration import HDR, PCA, Copula, Custom, Dependency, Location, Marginal, Scale
-from prerank.training import EnergyScore, FitOptions, PreRankPenalty, PublishedPenalty, Run, TrainingSet, fit
+from prerank.studies.published import PublishedPenalty
+from prerank.training import EnergyScore, FitOptions, PreRankPenalty, Run, TrainingSet, fit
 from prerank.training.fleet import Architecture, adam, new_fleet, note_scores
 
 PENALTIES = [
@@ -183,10 +184,10 @@ def _rows_and_forecast(data, rows):
 def _noise(penalty, data, rows):
     _, law = _rows_and_forecast(data, 32)
     generator = torch.Generator().manual_seed(0)
-    return tuple(
-        None if shape is None else torch.randn(shape, generator=generator, dtype=torch.float64)[:rows]
-        for shape in penalty.noise_shapes(law, 32)
-    )
+    return {
+        name: torch.randn(stream.shape, generator=generator, dtype=torch.float64)[:rows]
+        for name, stream in penalty.streams(law, 32).items()
+    }
 
 
 @pytest.mark.parametrize("score", [EnergyScore(20)], ids=str)

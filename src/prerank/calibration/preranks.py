@@ -21,7 +21,8 @@ class PreRank(Protocol):
     """Anything with a name that turns a view of a forecast into a `Projection`.
 
     It asks the view for what it needs (`View`): how many targets there are, a covariance, a log density, a joint CDF,
-    reference draws. A forecast may stand in the place of a view of it: `PCA().given(forecast)`.
+    reference draws. A forecast may stand in the place of a view of it: `PCA().given(forecast)`. A class that declares
+    `capturable = True` may be replayed as a CUDA graph in training: it works on the device alone and reads no value.
     """
 
     @property
@@ -39,6 +40,7 @@ class Marginal:
     """
 
     name: str = "marginal"
+    capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
         view = view_of(view)
@@ -55,6 +57,7 @@ class Location:
     """
 
     name: str = "location"
+    capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
         view = view_of(view)
@@ -72,6 +75,7 @@ class Scale:
     """
 
     name: str = "scale"
+    capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
         if view_of(view).n_targets == 1:
@@ -89,6 +93,7 @@ class Dependency:
 
     lag: int = 1
     name: str = "dependency"
+    capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
         targets = view_of(view).n_targets
@@ -130,6 +135,7 @@ class PCA:
     n_components: int | None = None
     attached: bool = False
     name: str = "PCA"
+    capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
         view = view_of(view)
@@ -156,6 +162,7 @@ class HDR:
     """
 
     name: str = "HDR"
+    capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
         return _of_one_number(view_of(view).log_density())
@@ -172,6 +179,7 @@ class Copula:
 
     n_reference: int = 1000
     name: str = "copula"
+    capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
         return _of_one_number(view_of(view).joint_cdf(self.n_reference))
@@ -188,6 +196,7 @@ class Contrast:
     i: int = 0
     j: int = 1
     name: str = "contrast"
+    capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
         view = view_of(view)
@@ -208,6 +217,7 @@ class SquaredDifference:
     i: int = 0
     j: int = 1
     name: str = "squared difference"
+    capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
         _require_pair(self, self.i, self.j, view_of(view).n_targets)

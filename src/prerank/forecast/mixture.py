@@ -177,11 +177,11 @@ class GaussianMixture(Distribution):
             return points.movedim(-2, 0).reshape(*shape, self.n_targets)
 
     def ensemble(
-        self, n_members: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
+        self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
     ) -> Ensemble:
         """Equally weighted draws (..., N, M, D) for evaluation; a case's depend on (seed, stream, its id) alone."""
         with torch.no_grad():
-            pick, noise = self._noise(n_members, seed, stream, case_ids)
+            pick, noise = self._noise(n_draws, seed, stream, case_ids)
             choice = (pick[..., None] > self.weights.cumsum(-1)[..., None, :-1]).sum(-1)
             return Ensemble(self._combine(choice, noise))
 

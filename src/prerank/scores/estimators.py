@@ -93,7 +93,7 @@ class TwoSets:
 
     The distance to the observation comes from the first set alone. The sets are the forecast and `other`, or, without
     `other`, the first floor(M/2) members and the rest, which must then be exchangeable (independent draws are; sorted
-    members are not). The protocol behind the paper's published numbers: a distribution with `n_members=200` makes two
+    members are not). The protocol behind the paper's published numbers: a distribution with `n_draws=200` makes two
     sets of 100 draws. Noisier than `Fair` at the same M, so use it for that protocol only.
 
     >>> pairing = TwoSets().pair(Ensemble(torch.zeros(1, 5, 2)))

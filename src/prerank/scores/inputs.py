@@ -12,16 +12,16 @@ from prerank.forecast.requirements import require_fitting, require_members, requ
 
 
 def observations_and_members(
-    y: Any, forecast: Any, weights: Any = None, n_members: int = 100, seed: int = 0
+    y: Any, forecast: Any, weights: Any = None, n_draws: int = 100, seed: int = 0
 ) -> tuple[Tensor, Ensemble]:
     """Observations (..., N, D) and an ensemble (..., N, M, D) of one dtype, checked.
 
-    `forecast` is an `Ensemble`, an array of members, or a distribution, of which `n_members` equally weighted draws
+    `forecast` is an `Ensemble`, an array of members, or a distribution, of which `n_draws` equally weighted draws
     are taken. `weights` go with members that have none yet. Cases and targets are aligned where both sides label them.
     """
     inputs = _aligned(y, forecast)
     y = inputs.y
-    ensemble = _ensemble(inputs, weights, n_members, seed)
+    ensemble = _ensemble(inputs, weights, n_draws, seed)
     require_fitting(y, ensemble)
     require_members(ensemble)
     require_observations(y)
@@ -38,13 +38,13 @@ def _aligned(y: Any, forecast: Any) -> Inputs:
         raise
 
 
-def _ensemble(inputs: Inputs, weights: Any, n_members: int, seed: int) -> Ensemble:
+def _ensemble(inputs: Inputs, weights: Any, n_draws: int, seed: int) -> Ensemble:
     forecast = inputs.forecast
     if isinstance(forecast, Distribution):
         if weights is not None:
             raise ValueError(f"weights= go with members; the draws of a {type(forecast).__name__} weigh the same")
         require_vector_distribution(forecast, inputs.y.shape[-2])
-        return equally_weighted_draws(forecast, n_members, seed)
+        return equally_weighted_draws(forecast, n_draws, seed)
     if weights is None:
         return forecast
     if forecast.weights is not None:

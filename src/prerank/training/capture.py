@@ -1,13 +1,19 @@
-"""A function of one tensor, called as it is or replayed as a CUDA graph."""
+"""A function of tensors, called as it is or replayed as a CUDA graph."""
 
 import gc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from prerank.training.terms import declares_capture
+
+
+def is_capturable(device: torch.device, *terms: object) -> bool:
+    """Whether a step with these scores and penalties is replayed as a graph: on a GPU, if all of them declare it."""
+    return device.type == "cuda" and all(declares_capture(term) for term in terms)
 
 
 class Plain:
@@ -24,12 +30,12 @@ class Captured:
     """The function as a CUDA graph: captured at the first call, replayed afterwards with new inputs copied in.
 
     Hundreds of small kernels then start without the host, which could not keep up with them. The first call runs the
-    function a few times to warm libraries up, so its effects on `state` are undone before the capture. A function that
-    waits for the device, as the library's eigenvectors do, cannot be captured and is called as it is.
+    function a few times to warm libraries up, so its effects on `state`, all tensors that it changes, are undone. A
+    function that waits for the device, as the library's eigenvectors do, cannot be captured and is called as it is.
     """
 
-    def __init__(self, function: Callable[..., None], warm_ups: int = 3) -> None:
-        self.function, self.warm_ups = function, warm_ups
+    def __init__(self, function: Callable[..., None], state: Sequence[Tensor], warm_ups: int = 3) -> None:
+        self.function, self.state, self.warm_ups = function, state, warm_ups
         self.graph: torch.cuda.CUDAGraph | None = None
         self.inputs: tuple[Tensor, ...] = ()
         self.waits = False
@@ -46,9 +52,7 @@ class Captured:
 
     def _capture(self, inputs: tuple[Tensor, ...]) -> None:
         self.inputs = tuple(given.clone() for given in inputs)
-        owner: Any = getattr(self.function, "__self__", None)
-        state = owner.state() if owner is not None else []
-        before = [tensor.clone() for tensor in state]
+        before = [tensor.clone() for tensor in self.state]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -58,7 +62,7 @@ class Captured:
         torch.cuda.current_stream().wait_stream(side)
         if not self.waits:
             self._record()
-        for tensor, value in zip(state, before, strict=True):
+        for tensor, value in zip(self.state, before, strict=True):
             tensor.copy_(value)
 
     def _record(self) -> None:

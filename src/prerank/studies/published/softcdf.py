@@ -18,8 +18,8 @@ SOFT_JOINT_CDF = register(
     Kernel(
         "published joint CDF",
         "the joint CDF of the published copula pre-rank",
-        fused="prerank.training.softcdf_kernel.soft_joint_cdf",
-        plain="prerank.training.softcdf.soft_joint_cdf",
+        fused="prerank.studies.published.softcdf_kernel.soft_joint_cdf",
+        plain="prerank.studies.published.soft_joint_cdf",
     )
 )
 

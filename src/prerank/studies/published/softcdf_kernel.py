@@ -1,4 +1,4 @@
-"""The Triton kernels behind `prerank.training.softcdf`.
+"""The Triton kernels behind `prerank.studies.published.softcdf`.
 
 As in `prerank.kernels.jointcdf_kernel`: a point in each thread and the draws one after the other, or the other way
 round. One kernel serves both, since a point and a draw exchange their roles with a sign.
