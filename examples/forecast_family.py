@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank import Location, PreRankPenalty, Scale, check, energy_score, nll, projected_pit
+from prerank import Location, PreRankPenalty, Scale, check, projected_pit
+from prerank.scores import energy_score, nll
 
 
 class Student(Distribution):
