@@ -33,7 +33,7 @@ def energy_score(
 
     `y` is (..., N, D). `forecast` is an `Ensemble` or an array of members (..., N, M, D), with optional `weights`
     (..., N, M), or a distribution with batch shape (..., N), of which `n_members` equally weighted draws are scored,
-    without gradient; train on `Ensemble(law.rsample(...))` or `GaussianMixture.draw`. Result (..., N). Leading axes
+    without gradient; train on `Ensemble(forecast.rsample(...))` or `GaussianMixture.draw`. Result (..., N). Leading axes
     broadcast. NaN, infinity, empty input and other shapes raise ValueError, as does one member under `Fair()`.
 
     >>> from prerank.scores import Paper
