@@ -57,7 +57,7 @@ def diagnosis_figure(panels: Sequence[dict[str, Any]], n_cases: int) -> Figure:
             histogram_panel(top, panel["edges"], panel["heights"], (max(0.0, 1 - half), 1 + half), colour)
             reliability_panel(bottom, panel["levels"], panel["frequency"], panel["band"], colour)
             top.set_title(panel["title"], color=colour)
-            words = [line for text in (panel["reading"], *panel["caption"]) for line in textwrap.wrap(text, 24)]
+            words = [line for text in (panel["reading"], *panel["caption"]) for line in textwrap.wrap(text, 27)]
             bottom.set_xlabel("\n".join(words), fontsize=7.5)
             if column:
                 bottom.tick_params(labelleft=False)

@@ -37,7 +37,7 @@ def line(table, label):
 
 def test_every_dataset_of_the_paper_has_a_line_and_its_published_one(table):
     assert len(table.rows) == 2 * 18
-    assert line(table, "births1").entries[0].text == "not at hand"
+    assert line(table, "births1").entries[0].text == "not run"
 
 
 def test_two_targets_print_equal_to_scale(table):
