@@ -239,7 +239,12 @@ FORECASTS: list[Case] = [
     ),
     ("law of other cases", lambda: check(Y[:4], LAW), ValueError, r"batch shape \(6,\), but y has 4 cases"),
     ("law of other targets", lambda: check(Y[:, :2], LAW), ValueError, "the forecast is for 3 targets, but y has 2"),
-    ("law of scalars", lambda: check(Y, Normal(LAW.loc, 1.0)), ValueError, r"event shape \(\).*Independent\(forecast, 1\)"),
+    (
+        "law of scalars",
+        lambda: check(Y, Normal(LAW.loc, 1.0)),
+        ValueError,
+        r"event shape \(\).*Independent\(forecast, 1\)",
+    ),
     ("two models", lambda: check(Y, mixture().expand((2, N))), ValueError, "one model at a time"),
     (
         "a law that cannot be cut",
