@@ -66,7 +66,6 @@ TESTS = {
     "data": ("tests/data", "tests/test_bad_inputs.py"),
 }
 COPIED = ("src", "tests", "benchmarks", "docs", "README.md", "pyproject.toml")
-FOR_GPU = ("calibration/jacobi.py",)  # nothing in it runs on a CPU
 MOST_SECONDS = 30.0  # of tests that one mutant meets; leaving out the slowest can only make the score lower
 SURVIVORS = ROOT / "benchmarks" / "survivors.md"
 # what the tests import anyway: loaded once, so that a mutant's process, a fork of this one, starts in a moment
@@ -222,8 +221,7 @@ def modules(only: list[str]) -> list[str]:
     found = []
     for item in CORE:
         paths = [folder / item] if item.endswith(".py") else sorted((folder / item).glob("*.py"))
-        found += [path.relative_to(folder).as_posix() for path in paths if not path.name.endswith("_kernel.py")]
-    found = [path for path in found if path not in FOR_GPU]
+        found += [path.relative_to(folder).as_posix() for path in paths]
     if not only:
         return found
     chosen = [path for path in found if any(path.startswith(item.removeprefix("src/prerank/")) for item in only)]
@@ -285,8 +283,7 @@ def _spared(source: str) -> list[tuple[Position, Position]]:
             spared.append(node.annotation)
         elif isinstance(node, ast.If) and _asks_for_gpu(node.test):
             # the branch, and the question: on a CPU its other conditions decide nothing
-            denied = "not has_kernel" in ast.unparse(node.test)
-            spared += [node.test] if denied else [node.test, *node.body]
+            spared += [node.test, *node.body]
         elif isinstance(node, ast.Assign | ast.Return) and node.value and _asks_for_gpu(node.value):
             spared.append(node)
     return [span(node) for node in spared]
@@ -294,7 +291,7 @@ def _spared(source: str) -> list[tuple[Position, Position]]:
 
 def _asks_for_gpu(expression: ast.expr) -> bool:
     text = ast.unparse(expression)
-    return any(name in text for name in ("has_kernel", "is_cuda", "'cuda'"))
+    return any(name in text for name in ("kernel_for(", "is_cuda", "'cuda'"))
 
 
 def mutant_of(site: Site, fault: tuple[str, int]) -> Mutant | None:

@@ -18,15 +18,12 @@ from prerank.calibration import (
     SmoothRank,
     needs_of,
     paper_preranks,
-    pce,
     smooth_pit,
 )
 from prerank.calibration.projection import PointwiseProjection
 from prerank.forecast import Ensemble, GaussianMixture
 from prerank.models import MixtureNetwork
-from prerank.training import PreRankPenalty, PublishedPenalty
-from prerank.training.penalty import SharedNumbers
-from prerank.training.published import published_null_level, published_pce, soft_draws
+from prerank.training import PreRankPenalty, Stream
 
 SMOOTH = SmoothRank(temperature=3.0)  # gentle sigmoids, so that finite differences see the same slope as the gradient
 SEVEN = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula()]
@@ -45,10 +42,10 @@ def parameters(cases=4, components=2, targets=3, seed=0):
 
 def noise_for(penalty, law, cases, seed=1):
     generator = torch.Generator().manual_seed(seed)
-    return tuple(
-        None if shape is None else torch.randn(shape, generator=generator, dtype=torch.float64)
-        for shape in penalty.noise_shapes(law, cases)
-    )
+    return {
+        name: torch.randn(stream.shape, generator=generator, dtype=torch.float64)
+        for name, stream in penalty.streams(law, cases).items()
+    }
 
 
 @pytest.mark.parametrize("prerank", [*SEVEN, Contrast()], ids=lambda prerank: prerank.name)
@@ -72,7 +69,7 @@ def test_gradients_reach_weights_means_and_factors_and_are_right(prerank, monkey
 
 def hold_constants(prerank, penalty, law, y, noise, monkeypatch):
     """Whatever a step detaches keeps the value that it has at the starting point."""
-    from prerank.calibration import preranks, smoothrank
+    from prerank.calibration import preranks, smoothrank, views
 
     def frozen(function):
         kept = []
@@ -84,26 +81,9 @@ def hold_constants(prerank, penalty, law, y, noise, monkeypatch):
 
         return held
 
-    for module, name in ((smoothrank, "spread"), (preranks, "bandwidths"), (preranks, "principal_directions")):
+    for module, name in ((smoothrank, "spread"), (views, "bandwidths"), (preranks, "principal_directions")):
         monkeypatch.setattr(module, name, frozen(getattr(module, name)))
     penalty(y, law, noise=noise)
-
-
-def test_soft_draws_carry_gradients():
-    logits, loc, factor, _ = parameters()
-    inputs = [tensor.clone().requires_grad_() for tensor in (logits, loc, factor)]
-    noise = torch.randn(4, 5, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda *given: soft_draws(GaussianMixture(*given), noise), inputs)
-
-
-@pytest.mark.parametrize("prerank", [*SEVEN, (Location(), Copula())], ids=str)
-def test_the_published_penalty_has_gradients_too(prerank):
-    penalty = PublishedPenalty(prerank, n_draws=8)
-    logits, loc, factor, y = parameters()
-    inputs = [tensor.clone().requires_grad_() for tensor in (logits, loc, factor)]
-    gradients = torch.autograd.grad(penalty(y, GaussianMixture(*inputs)), inputs)
-    assert all(gradient.isfinite().all() for gradient in gradients)
-    assert all(gradient.abs().max() > 0 for gradient in gradients)
 
 
 @pytest.mark.parametrize("weights", [(0.2, 0.2, 0.2, 0.2, 0.2), (0.96, 0.01, 0.01, 0.01, 0.01)], ids=["even", "uneven"])
@@ -116,19 +96,6 @@ def test_training_sees_a_true_forecast_as_calibrated(n_targets, weights, benchma
     chance = 1.1 / 2000**0.5  # the mean absolute Brownian bridge exceeds 1.1 with probability below 0.001
     for prerank in paper_preranks(n_targets):
         assert script.training_pce(prerank, law, y) < script.limit() + chance, prerank
-
-
-def test_published_soft_draws_make_a_perfect_forecast_look_miscalibrated(benchmark_script):
-    """About 0.0735 for five equal N(0, I); true draws give the null level."""
-    assert benchmark_script("calibration_of_training").published_training_pce(2000) == pytest.approx(0.0735, abs=0.01)
-    factor = torch.eye(2).expand(2000, 5, 2, 2)
-    law = GaussianMixture(torch.zeros(2000, 5), torch.zeros(2000, 5, 2), factor)
-    y = law.ensemble(1, seed=1).members[:, 0]
-    (pit,) = PreRankPenalty(Marginal()).pits(y, law)
-    assert pce(pit).mean() < 1.1 / 2000**0.5
-    # per minibatch of 256 the sampling noise of the null comes on top, almost hidden by the bias
-    assert published_pce(y, law, [Marginal()])[0] == pytest.approx(0.0735, abs=0.01)
-    assert published_null_level(2000) == pytest.approx(0.0196, abs=0.002)
 
 
 @pytest.mark.parametrize("prerank", SEVEN, ids=lambda prerank: prerank.name)
@@ -190,8 +157,6 @@ def test_silent_zero_gradients_are_refused():
         assert PreRankPenalty(Location())(y, Ensemble(members)) >= 0
     with pytest.raises(ValueError, match=r"3 members are too few to rank some and learn from others; draw 4 or more"):
         PreRankPenalty(Location())(y, Ensemble(members[:, :3].clone().requires_grad_()))
-    with pytest.raises(TypeError, match=r"for a GaussianMixture, not a MixtureSameFamily"):
-        PublishedPenalty(Location())(y, mixture)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +173,8 @@ def test_silent_zero_gradients_are_refused():
 def test_random_numbers_are_asked_for_only_where_they_are_used(preranks, ranks, learns):
     penalty = PreRankPenalty(preranks, n_draws=12)
     law = GaussianMixture(*parameters(cases=5)[:3])
-    shape = (5, 12, 3)
-    assert penalty.noise_shapes(law, 5) == (shape if ranks else None, shape if learns else None)
+    wanted = [name for name, needed in (("ranked", ranks), ("learnt", learns)) if needed]
+    assert penalty.streams(law, 5) == dict.fromkeys(wanted, Stream((5, 12, 3)))
     # what is asked for is enough, and given in place of the keyed numbers it decides the value
     y = parameters(cases=5)[3]
     noise, others = noise_for(penalty, law, 5), noise_for(penalty, law, 5, seed=2)
@@ -217,7 +182,7 @@ def test_random_numbers_are_asked_for_only_where_they_are_used(preranks, ranks, 
     assert penalty(y, law, seed=2, noise=noise) == value
     assert (penalty(y, law, noise=others) != value) == ranks
     if learns:
-        assert penalty(y, law, noise=(noise[0], others[1])) != value
+        assert penalty(y, law, noise={"ranked": noise["ranked"], "learnt": others["learnt"]}) != value
 
 
 def test_a_penalty_in_single_precision_stays_there_whatever_torchs_default():
@@ -237,12 +202,6 @@ def test_without_a_seed_or_step_both_are_zero():
     assert penalty(y, law) == penalty(y, law, seed=0, step=0)
     for ours, theirs in zip(penalty.pits(y, law), penalty.pits(y, law, seed=0, step=0), strict=True):
         assert torch.equal(ours, theirs)
-
-
-def test_models_of_one_seed_share_their_numbers():
-    numbers = SharedNumbers(torch.arange(6.0).reshape(2, 3), torch.tensor([1, 0, 1]))
-    assert numbers.shape == (2, 3)
-    assert numbers.of_models().tolist() == [[3.0, 4.0, 5.0], [0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
 
 
 def test_settings_are_the_papers_unless_said_otherwise():
@@ -313,7 +272,7 @@ def test_what_is_not_a_prerank_or_a_sound_setting_is_refused():
     with pytest.raises(TypeError, match=r"Location is a class; pass Location\(\)"):
         PreRankPenalty(Location)
     with pytest.raises(TypeError, match=r"3 is not a pre-rank"):
-        PublishedPenalty((Location(), 3))
+        PreRankPenalty((Location(), 3))
     with pytest.raises(ValueError, match=r"at least one pre-rank"):
         PreRankPenalty(())
     with pytest.raises(ValueError, match=r"temperature=0"):
@@ -324,18 +283,24 @@ def test_what_is_not_a_prerank_or_a_sound_setting_is_refused():
         PreRankPenalty(Location(), n_levels=1)
 
 
+def test_random_numbers_under_names_that_nobody_reads_are_refused():
+    """Keyed ones would be used in their place, without a word."""
+    *parts, y = parameters(cases=5)
+    law, numbers = GaussianMixture(*parts), torch.zeros(5, 12, 3, dtype=torch.float64)
+    with pytest.raises(TypeError, match=r"noise is \['draws'\]; pass numbers by name, noise=\{\"ranked\": "):
+        PreRankPenalty(Scale(), n_draws=12)(y, law, noise={"draws": numbers})
+    with pytest.raises(TypeError, match=r"noise is a tuple; pass numbers by name"):
+        PreRankPenalty(Scale(), n_draws=12)(y, law, noise=(numbers, None))
+
+
 def test_several_models_at_once_are_those_models_one_by_one():
     network = MixtureNetwork(2, 3, 2, (8,), seeds=[0, 1, 2], dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)
     x, y = (torch.randn(20, size, generator=generator, dtype=torch.float64) for size in (2, 3))
-    laws = network(x)
-    for penalty in (PreRankPenalty(tuple(SEVEN), n_draws=20), PublishedPenalty(tuple(SEVEN), n_draws=10)):
-        together = penalty(y.expand(3, -1, -1), laws)
-        alone = [
-            penalty(y, GaussianMixture(laws.logits[e], laws.loc[e], laws.scale_tril[e]), seed=0, step=0)
-            for e in range(3)
-        ]
-        torch.testing.assert_close(together, torch.stack(alone), rtol=0, atol=1e-12)
+    laws, penalty = network(x), PreRankPenalty(tuple(SEVEN), n_draws=20)
+    together = penalty(y.expand(3, -1, -1), laws)
+    alone = [penalty(y, GaussianMixture(laws.logits[e], laws.loc[e], laws.scale_tril[e])) for e in range(3)]
+    torch.testing.assert_close(together, torch.stack(alone), rtol=0, atol=1e-12)
 
 
 def test_several_preranks_are_averaged():

@@ -1,5 +1,6 @@
 """Project, rank, measure, test: pre-ranks, projected PITs, calibration errors and their null distributions."""
 
+from prerank.calibration.custom import Custom
 from prerank.calibration.directions import principal_directions
 from prerank.calibration.errors import (
     ReliabilityCurve,
@@ -19,13 +20,13 @@ from prerank.calibration.preranks import (
     PCA,
     Contrast,
     Copula,
-    Custom,
     Dependency,
     Location,
     Marginal,
     PreRank,
     Scale,
     SquaredDifference,
+    listed_preranks,
     paper_preranks,
 )
 from prerank.calibration.projectedpit import ProjectedPIT
@@ -73,6 +74,7 @@ __all__ = [
     "holm",
     "inclusive_levels",
     "ks_test",
+    "listed_preranks",
     "needs_of",
     "paper_preranks",
     "pce",

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from prerank.calibration import jacobi
 from prerank.calibration.rounding import power_of_two_above
+from prerank.kernels import EIGENVECTORS, kernel_for
 
 
 def principal_directions(covariance: Tensor) -> Tensor:
@@ -13,8 +13,8 @@ def principal_directions(covariance: Tensor) -> Tensor:
     An eigenvector's sign is arbitrary and flips the PIT, so its largest entry is made positive: the first of those that
     are as large up to rounding, or rounding would choose the sign of (1, -1) afresh for every case.
     """
-    if jacobi.available(covariance) and not covariance.requires_grad:
-        vectors = jacobi.eigenvectors(covariance).flip(-1)
+    if fused := kernel_for(EIGENVECTORS, covariance, fixed=(covariance,), targets=covariance.shape[-1]):
+        vectors = fused(covariance).flip(-1)
     else:
         wide = covariance.double()
         unit = power_of_two_above(wide.detach().abs().amax((-2, -1), keepdim=True))

@@ -3,11 +3,10 @@ r"""The pre-ranks of the paper's Table 1 and Algorithm 2, and a few simple ones,
 A pre-rank is given a view of a forecast (`prerank.calibration.views`) and becomes a `Projection`: K scalars per point.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,15 +14,15 @@ from prerank.calibration.directions import principal_directions
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
 from prerank.calibration.views import Learnt, View, view_of
 from prerank.forecast import Forecast
-from prerank.forecast.arrays import described
-from prerank.gpu import has_kernels
+from prerank.kernels import SPREAD, kernel_for
 
 
 class PreRank(Protocol):
     """Anything with a name that turns a view of a forecast into a `Projection`.
 
     It asks the view for what it needs (`View`): how many targets there are, a covariance, a log density, a joint CDF,
-    reference draws. A forecast may stand in the place of a view of it: `PCA().given(forecast)`.
+    reference draws. A forecast may stand in the place of a view of it: `PCA().given(forecast)`. A class that declares
+    `capturable = True` may be replayed as a CUDA graph in training: it works on the device alone and reads no value.
     """
 
     @property
@@ -41,6 +40,7 @@ class Marginal:
     """
 
     name: str = "marginal"
+    capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
         view = view_of(view)
@@ -57,6 +57,7 @@ class Location:
     """
 
     name: str = "location"
+    capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
         view = view_of(view)
@@ -74,6 +75,7 @@ class Scale:
     """
 
     name: str = "scale"
+    capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
         if view_of(view).n_targets == 1:
@@ -91,6 +93,7 @@ class Dependency:
 
     lag: int = 1
     name: str = "dependency"
+    capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
         targets = view_of(view).n_targets
@@ -110,8 +113,8 @@ class Dependency:
         return PointwiseProjection(self._ratio, (f"variogram lag {self.lag}",))
 
     def _ratio(self, points: Tensor) -> Tensor:
-        if has_kernels(points):
-            return _spread_by_kernel(points, self.lag)
+        if fused := kernel_for(SPREAD, points):
+            return fused(points, self.lag)
         difference = points[..., self.lag :] - points[..., : -self.lag]
         variogram = difference.square().sum(-1, keepdim=True) / (2 * difference.shape[-1])
         variance = _variance(points)
@@ -132,6 +135,7 @@ class PCA:
     n_components: int | None = None
     attached: bool = False
     name: str = "PCA"
+    capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
         view = view_of(view)
@@ -158,6 +162,7 @@ class HDR:
     """
 
     name: str = "HDR"
+    capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
         return _of_one_number(view_of(view).log_density())
@@ -174,6 +179,7 @@ class Copula:
 
     n_reference: int = 1000
     name: str = "copula"
+    capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
         return _of_one_number(view_of(view).joint_cdf(self.n_reference))
@@ -190,6 +196,7 @@ class Contrast:
     i: int = 0
     j: int = 1
     name: str = "contrast"
+    capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
         view = view_of(view)
@@ -210,6 +217,7 @@ class SquaredDifference:
     i: int = 0
     j: int = 1
     name: str = "squared difference"
+    capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
         _require_pair(self, self.i, self.j, view_of(view).n_targets)
@@ -219,78 +227,6 @@ class SquaredDifference:
         )
 
 
-@dataclass(frozen=True)
-class Custom:
-    """Any function of a point: (..., D) -> (...) or (..., K). It sees what you make it see.
-
-    The function is given torch tensors; one that can only work with NumPy arrays is given those, and cannot be trained
-    with. It must treat every point alike, whatever stands beside it.
-
-    >>> maximum = Custom(lambda y: y.amax(-1), name="maximum")
-    >>> maximum.given(Ensemble(torch.zeros(4, 10, 3)))(torch.rand(4, 11, 3)).shape
-    torch.Size([4, 11, 1])
-    >>> import numpy as np
-    >>> Custom(lambda y: np.median(y, axis=-1)).given(Ensemble(torch.zeros(4, 10, 3)))(torch.ones(4, 11, 3)).unique()
-    tensor([1.])
-    """
-
-    function: Callable[[Any], Any]
-    name: str = "custom"
-
-    def __post_init__(self) -> None:
-        if hasattr(self.function, "given"):
-            raise TypeError(f"Custom({self.function!r}): that is a pre-rank already; pass it as it is")
-        if not callable(self.function):
-            raise TypeError(
-                f"Custom takes a function of a point, (..., D) -> (...), not {described(self.function)}; "
-                "such as Custom(lambda y: y.amax(-1))"
-            )
-        if not isinstance(self.name, str) or not self.name:
-            raise TypeError(f"Custom(name={self.name!r}): the name in the table is a text, such as name='maximum'")
-
-    def given(self, view: View | Forecast) -> PointwiseProjection:
-        view = view_of(view)
-        point = torch.zeros(1, 1, view.n_targets, dtype=view.dtype, device=view.device)
-        failed = []
-        for by_numpy in (False, True):
-            try:
-                values = self._values(point, by_numpy)
-                break
-            except Exception as error:  # whatever a function written for NumPy raises when it meets a tensor
-                failed.append(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no text'}")
-        else:
-            raise TypeError(
-                f"{self.name}: the function takes neither a tensor ({failed[0]}) nor a NumPy array ({failed[1]}); "
-                "it must map (..., D) to (...) or (..., K)"
-            )
-        width = self._per_point(values, point).shape[-1]
-        names = (self.name,) if width == 1 else tuple(f"{self.name} {k + 1}" for k in range(width))
-        return PointwiseProjection(lambda points: self._per_point(self._values(points, by_numpy), points), names)
-
-    def _values(self, points: Tensor, by_numpy: bool) -> Tensor:
-        if by_numpy and points.requires_grad:
-            raise TypeError(
-                f"{self.name}: the function works on NumPy arrays, which carry no gradient; "
-                "write it with torch to train with it"
-            )
-        values = self.function(points.detach().cpu().numpy() if by_numpy else points)
-        if not isinstance(values, Tensor | np.ndarray | np.generic):
-            raise TypeError(f"it gave {described(values)} instead of an array")
-        values = torch.as_tensor(values)
-        # counts and truth values are ranked like numbers
-        return values.to(points.device) if values.is_floating_point() else values.to(points)
-
-    def _per_point(self, values: Tensor, points: Tensor) -> Tensor:
-        if values.shape == points.shape[:-1]:
-            return values[..., None]
-        if values.shape[:-1] != points.shape[:-1]:
-            raise ValueError(
-                f"{self.name}: the function turned points of shape {tuple(points.shape)} into {tuple(values.shape)}; "
-                f"it must map (..., D) to (...) or (..., K)"
-            )
-        return values
-
-
 def _require_pair(prerank: object, i: int, j: int, targets: int) -> None:
     if i == j or not (0 <= i < targets and 0 <= j < targets):
         raise ValueError(f"{prerank}: i and j are two different targets between 0 and {targets - 1} for D={targets}")
@@ -298,18 +234,11 @@ def _require_pair(prerank: object, i: int, j: int, targets: int) -> None:
 
 def _variance(points: Tensor) -> Tensor:
     """Variance over targets, divisor D, exactly zero where all targets are equal."""
-    if has_kernels(points):
-        return _spread_by_kernel(points, 0)
+    if fused := kernel_for(SPREAD, points):
+        return fused(points, 0)
     # Centred on the first target first, so that a constant vector has variance zero and not rounding noise.
     shifted = points - points[..., :1]
     return (shifted - shifted.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)
-
-
-def _spread_by_kernel(points: Tensor, lag: int) -> Tensor:
-    from prerank.calibration.points_kernel import Spread
-
-    flat = points.reshape(-1, points.shape[-1]).contiguous()
-    return Spread.apply(flat, lag).reshape(*points.shape[:-1], 1)
 
 
 def _of_one_number(learnt: Learnt) -> PointwiseProjection:
@@ -326,3 +255,30 @@ def paper_preranks(n_targets: int) -> tuple[PreRank, ...]:
         return (Marginal(), HDR())
     dependence: PreRank = Dependency() if n_targets > 2 else Contrast()
     return (Marginal(), Location(), Scale(), dependence, PCA(), HDR(), Copula())
+
+
+def listed_preranks(preranks: Any, n_targets: int | None = None) -> list[PreRank]:
+    """One pre-rank or several as a list, those of the paper for None; names, classes and functions are refused."""
+    if preranks is None and n_targets is not None:
+        return list(paper_preranks(n_targets))
+    if isinstance(preranks, str | type) or hasattr(preranks, "given") or not isinstance(preranks, Iterable):
+        items = [preranks]
+    else:
+        items = list(preranks)
+    if not items:
+        raise ValueError("no pre-rank given; pass one, or several as a list")
+    for item in items:
+        if isinstance(item, type):
+            raise TypeError(f"{item.__name__} is a class; pass {item.__name__}()")
+        if not hasattr(item, "given"):
+            raise TypeError(
+                f"{item!r} is not a pre-rank; pass a value such as Location() or PCA(), or wrap f as Custom(f)"
+            )
+    names = [item.name for item in items]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"two pre-ranks are called {twice!r}, so their results could not be told apart; "
+            "give one another name, such as Dependency(lag=2, name='dependency at lag 2')"
+        )
+    return items

@@ -163,10 +163,11 @@ class DistributionView:
 
 
 class Needs(NamedTuple):
-    """What a pre-rank needs of any forecast: whether its projection is linear, and whether it asks for reference draws."""
+    """What a pre-rank needs of any forecast: whether its projection is linear, whether it asks for draws, for a density."""
 
     linear: bool
     reference: bool
+    density: bool
 
 
 def needs_of(prerank: "Asking", n_targets: int) -> Needs:
@@ -183,7 +184,7 @@ def _probe(prerank: "Asking", n_targets: int) -> Needs:
     with torch.no_grad():
         projection = prerank.given(view)
         projection(torch.zeros(1, 1, n_targets))
-    return Needs(isinstance(projection, LinearProjection), bool(view.asked))
+    return Needs(isinstance(projection, LinearProjection), "draws" in view.asked, "density" in view.asked)
 
 
 _probe_once = lru_cache(maxsize=256)(_probe)
@@ -199,11 +200,15 @@ class Asking(Protocol):
 class _Probe(DistributionView):
     """A view that remembers what it was asked for."""
 
-    asked: list[str] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
 
     def draws(self, name: str, n_draws: int) -> Ensemble:
-        self.asked.append(name)
+        self.asked.add("draws")
         return self._drawn(name, 2)
+
+    def log_density(self) -> Learnt:
+        self.asked.add("density")
+        return super().log_density()
 
 
 def view_of(forecast: Forecast | View) -> View:

@@ -7,11 +7,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import PCETest, PreRank, ProjectedPIT, holm, pce_test, projected_pit
-from prerank.calibration.inputs import listed_preranks, require_power, require_whole
-from prerank.calibration.preranks import HDR
+from prerank.calibration import PCETest, PreRank, ProjectedPIT, holm, listed_preranks, pce_test, projected_pit
+from prerank.calibration.inputs import require_power, require_whole
 from prerank.diagnosis.missing import complete_in_blocks, pit_of_present_members
-from prerank.diagnosis.options import block_labels, case_identifiers, chosen_preranks, projection_names, weight_per_case
+from prerank.diagnosis.options import block_labels, case_identifiers, projection_names, weight_per_case
 from prerank.diagnosis.preparation import Prepared, prepare
 from prerank.diagnosis.progress import check_progress
 from prerank.diagnosis.result import LEVEL, Check, tables
@@ -74,9 +73,8 @@ def check(
         raise ValueError(f'scale={scale!r}: say "auto", "pooled" or "none"')
     power, seed = require_power(power), require_whole(seed, "seed", at_least=None)
     n_draws, n_replicates = require_whole(n_draws, "n_draws"), require_whole(n_replicates, "n_replicates")
-    density = preranks is None or any(isinstance(item, HDR) for item in listed_preranks(preranks))
-    prepared = prepare(y, forecast, axes, scale, density)
-    chosen = chosen_preranks(preranks, prepared.y.shape[-1])
+    prepared = prepare(y, forecast, axes, scale, lambda n_targets: listed_preranks(preranks, n_targets))
+    chosen = listed_preranks(preranks, prepared.y.shape[-1])
     weights = weight_per_case(case_weights, "case_weights", prepared)
     own = weight_per_case(observation_weights, "observation_weights", prepared)
     labels = block_labels(blocks, prepared)

@@ -1,5 +1,6 @@
 """Getting a forecast and its observations ready: missing values, units, and cases with fewer members than others."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -7,13 +8,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
-from prerank.calibration.inputs import refuse_bad_law, refuse_outside_support
+from prerank.calibration import PreRank, needs_of
 from prerank.diagnosis.units import rescale
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, require_vector_distribution
 from prerank.forecast.alignment import Axes, Labels
 from prerank.forecast.fills import refuse_fill_values
 from prerank.forecast.layout import Inputs, observations_and_forecast
 from prerank.forecast.precision import in_one_precision
+from prerank.forecast.requirements import require_fitting, require_parameters
+from prerank.forecast.support import refuse_outside_support
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +36,10 @@ class Prepared:
     n_given: int = 0
 
 
-def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, density: bool = False) -> Prepared:
+def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, preranks: Callable[[int], list[PreRank]]) -> Prepared:
     """Convert, align, drop missing observations, note missing members, bring targets to comparable units.
 
-    `density` says that a pre-rank asks for the density of the observation, which must then have one.
+    `preranks` are those for a number of targets: if one asks for the density of the observation, there must be one.
     """
     inputs = observations_and_forecast(y, forecast, axes)
     _refuse_shapes(inputs)
@@ -58,7 +61,7 @@ def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, density: bool 
     if len(cases) < len(observed):
         notes.append(f"{len(observed) - len(cases)} of {len(observed)} cases dropped: the observation is missing")
         observed, forecast = observed[cases], _select(forecast, cases)
-    if density:
+    if any(needs_of(item, observed.shape[-1]).density for item in preranks(observed.shape[-1])):
         refuse_outside_support(forecast, observed)
     present = None
     if isinstance(forecast, Ensemble):
@@ -99,17 +102,13 @@ def _refuse_shapes(inputs: Inputs) -> None:
     y, forecast = inputs.y, inputs.forecast
     if y.ndim != 2:
         raise ValueError(f"check() takes y of shape (cases, targets), got {tuple(y.shape)}; check models one by one")
-    if 0 in y.shape:
-        raise ValueError(f"y of shape {tuple(y.shape)} holds no case or no target; at least one of each is needed")
-    if not isinstance(forecast, Ensemble):
-        return
-    if forecast.members.ndim != 3 or forecast.members.shape[0] != len(y) or forecast.n_targets != y.shape[1]:
+    if isinstance(forecast, Ensemble) and forecast.members.ndim != 3:
         raise ValueError(
-            f"the ensemble has shape {tuple(forecast.members.shape)} (cases, members, targets), "
-            f"but y has shape {tuple(y.shape)} (cases, targets)"
+            f"check() takes members of shape (cases, members, targets), got {tuple(forecast.members.shape)}; "
+            "check models one by one"
         )
-    if forecast.n_members == 0:
-        raise ValueError(f"the ensemble has shape {tuple(forecast.members.shape)}: no members; at least one is needed")
+    if isinstance(forecast, Ensemble):
+        require_fitting(y, forecast)
 
 
 def _one_model(forecast: Distribution, observed: Tensor) -> Distribution:
@@ -127,12 +126,8 @@ def _one_model(forecast: Distribution, observed: Tensor) -> Distribution:
             f"the forecast has batch shape {tuple(forecast.batch_shape)}, but y has {len(observed)} cases: "
             f"({len(observed)},) is needed{repeat}"
         )
-    if forecast.event_shape != observed.shape[1:]:
-        raise ValueError(
-            f"the forecast is for {forecast.event_shape[0]} targets, but y has {observed.shape[1]} (shape "
-            f"{tuple(observed.shape)}); both must be the same"
-        )
-    refuse_bad_law(forecast)
+    require_fitting(observed, forecast)
+    require_parameters(forecast)
     return forecast
 
 

@@ -29,31 +29,31 @@ def require_vector_distribution(forecast: Distribution, n_cases: int | None = No
 
 
 def equally_weighted_draws(
-    forecast: Distribution, n_members: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
+    forecast: Distribution, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
 ) -> Ensemble:
     """M equally weighted draws (..., N, M, D) of a distribution; the global generator is left as it was.
 
     Draws of a `GaussianMixture` depend on (seed, stream, case) alone; those of another distribution come from its own
     `sample` under a forked generator, so they also depend on how many cases are drawn together.
     """
-    n_members, seed = require_whole(n_members, "n_members"), require_whole(seed, "seed", at_least=None)
+    n_draws, seed = require_whole(n_draws, "n_draws"), require_whole(seed, "seed", at_least=None)
     if isinstance(forecast, GaussianMixture):
-        return forecast.ensemble(n_members, seed, stream, case_ids)
+        return forecast.ensemble(n_draws, seed, stream, case_ids)
     require_vector_distribution(forecast)
     with seeded(seed, stream), torch.no_grad():
-        drawn = forecast.sample(torch.Size((n_members,)))
+        drawn = forecast.sample(torch.Size((n_draws,)))
     return Ensemble(drawn.movedim(0, -2))
 
 
 def differentiable_draws(
-    forecast: Distribution, n_members: int, seed: int = 0, stream: str = "draws", case_ids: Tensor | None = None
+    forecast: Distribution, n_draws: int, seed: int = 0, stream: str = "draws", case_ids: Tensor | None = None
 ) -> Ensemble:
     """M draws (..., N, M, D) that gradients flow through: weighted for a `GaussianMixture`, `rsample` otherwise.
 
     A distribution without reparameterised draws is refused; the global generator is left as it was.
     """
     if isinstance(forecast, GaussianMixture):
-        return forecast.draw(n_members, seed, stream, case_ids=case_ids)
+        return forecast.draw(n_draws, seed, stream, case_ids=case_ids)
     require_vector_distribution(forecast)
     if not forecast.has_rsample:
         raise TypeError(
@@ -62,4 +62,4 @@ def differentiable_draws(
             "differentiable members"
         )
     with seeded(seed, stream):
-        return Ensemble(forecast.rsample(torch.Size((n_members,))).movedim(0, -2))
+        return Ensemble(forecast.rsample(torch.Size((n_draws,))).movedim(0, -2))

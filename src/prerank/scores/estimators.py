@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from prerank.forecast import Ensemble
-from prerank.scores.inputs import as_dtype, check_members
+from prerank.forecast.requirements import require_members
+from prerank.scores.inputs import as_dtype
 
 
 class Pairing(NamedTuple):
@@ -92,7 +93,7 @@ class TwoSets:
 
     The distance to the observation comes from the first set alone. The sets are the forecast and `other`, or, without
     `other`, the first floor(M/2) members and the rest, which must then be exchangeable (independent draws are; sorted
-    members are not). The protocol behind the paper's published numbers: a distribution with `n_members=200` makes two
+    members are not). The protocol behind the paper's published numbers: a distribution with `n_draws=200` makes two
     sets of 100 draws. Noisier than `Fair` at the same M, so use it for that protocol only.
 
     >>> pairing = TwoSets().pair(Ensemble(torch.zeros(1, 5, 2)))
@@ -108,7 +109,7 @@ class TwoSets:
     def _sets(self, forecast: Ensemble) -> tuple[Ensemble, Ensemble]:
         members = forecast.members
         if self.other is not None:
-            check_members(self.other, "TwoSets(other=)")
+            require_members(self.other, "TwoSets(other=)")
             shape, others = tuple(members.shape), tuple(self.other.members.shape)
             if (shape[:-2], shape[-1]) != (others[:-2], others[-1]):
                 raise ValueError(

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, accepts_arrays, as_observations, require_vector_distribution
+from prerank.forecast import Ensemble, accepts_arrays, as_observations
 from prerank.forecast.arrays import described
+from prerank.forecast.requirements import require_fitting, require_observations
 from prerank.forecast.support import refuse_outside_support
-from prerank.scores.inputs import check_observations, check_shapes
 
 
 @accepts_arrays(labelled=("y",))
@@ -32,9 +32,7 @@ def nll(y: Tensor, forecast: Distribution) -> Tensor:
             f"{described(forecast)} has no density; nll needs a torch distribution, energy_score takes members"
         )
     y = as_observations(y)
-    require_vector_distribution(forecast, y.shape[-2])
-    check_observations(y)
-    batch, event = forecast.batch_shape, forecast.event_shape
-    check_shapes(y, (*batch, 1, *event))
+    require_fitting(y, forecast)
+    require_observations(y)
     refuse_outside_support(forecast, y, "score its draws with energy_score instead")
-    return -forecast.log_prob(y.expand(torch.broadcast_shapes(y.shape, (*batch, *event))))
+    return -forecast.log_prob(y.expand(torch.broadcast_shapes(y.shape, forecast.batch_shape + forecast.event_shape)))

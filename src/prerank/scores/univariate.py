@@ -35,7 +35,7 @@ def crps(
     if isinstance(t_members, Distribution):
         raise TypeError(
             f"crps takes the projected members (..., N, M, K), not a {type(t_members).__name__}; project the members "
-            "of prerank.forecast.equally_weighted_draws(forecast, n_members)"
+            "of prerank.forecast.equally_weighted_draws(forecast, n_draws)"
         )
     refuse_swapped(t, t_members)
     if not isinstance(t_members, Ensemble):

@@ -56,7 +56,7 @@ def demonstrate(n_train: int = 3000, n_test: int = 2000, seed: int = 0, verbose:
     plain = MixtureRegressor(
         n_components=1, hidden=(32,), learning_rate=0.003, patience=10, random_state=seed, verbose=verbose
     )
-    penalised = clone(plain).set_params(prerank=PENALISED, strengths=STRENGTHS)
+    penalised = clone(plain).set_params(preranks=PENALISED, strengths=STRENGTHS)
     fitted = [model.fit(train.x, train.y).predict_distribution(test.x) for model in (plain, penalised)]
     y = torch.as_tensor(test.y, dtype=torch.float64)
     names = ("plain NLL", "penalised", "oracle")

@@ -2,12 +2,14 @@
 
 from prerank.training.batches import TrainingSet
 from prerank.training.evaluate import evaluate
-from prerank.training.fit import FitOptions, FittedFleet, fit
-from prerank.training.fleet import Architecture, Penalty, Run
+from prerank.training.fit import fit
+from prerank.training.fitted import FittedFleet
+from prerank.training.fleet import Architecture, Run
 from prerank.training.objective import EnergyScore, NegativeLogLikelihood
+from prerank.training.options import FitOptions
 from prerank.training.penalty import PreRankPenalty
-from prerank.training.progress import Bar, Silent
-from prerank.training.published import PublishedPenalty, published_pce
+from prerank.training.progress import Bar, Progress, Silent, Stopwatch
+from prerank.training.terms import Numbers, Penalty, Score, SharedNumbers, Sizes, Stream, declares_capture
 from prerank.training.tune import PAPER_STRENGTHS, Tuned, choose_strength, tune
 
 __all__ = [
@@ -18,16 +20,22 @@ __all__ = [
     "FitOptions",
     "FittedFleet",
     "NegativeLogLikelihood",
+    "Numbers",
     "Penalty",
     "PreRankPenalty",
-    "PublishedPenalty",
+    "Progress",
     "Run",
+    "Score",
+    "SharedNumbers",
     "Silent",
+    "Sizes",
+    "Stopwatch",
+    "Stream",
     "TrainingSet",
     "Tuned",
     "choose_strength",
+    "declares_capture",
     "evaluate",
     "fit",
-    "published_pce",
     "tune",
 ]

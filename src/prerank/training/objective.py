@@ -13,6 +13,7 @@ class NegativeLogLikelihood:
     """-log f(y): the score of the paper. Exact, no draws."""
 
     n_draws: int = 0
+    capturable = True
 
     def __call__(self, y: Tensor, forecast: GaussianMixture, noise: Tensor | None = None) -> Tensor:
         """Score of each case, (..., N)."""
@@ -43,6 +44,3 @@ class EnergyScore:
             first, second = (forecast.draw(half, noise=part) for part in numbers.split(half, -2))
         y = y.expand(*forecast.batch_shape, -1)
         return (energy_score(y, first, TwoSets(second)) + energy_score(y, second, TwoSets(first))) / 2
-
-
-Score = NegativeLogLikelihood | EnergyScore

@@ -1,10 +1,10 @@
 """The paper's method: a differentiable penalty on the PITs of a pre-rank, added to a proper score."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,11 +17,11 @@ from prerank.calibration import (
     PreRank,
     SmoothRank,
     View,
+    listed_preranks,
     needs_of,
     pce_kde,
     smooth_pit,
 )
-from prerank.calibration.inputs import listed_preranks
 from prerank.forecast import (
     Ensemble,
     Forecast,
@@ -32,37 +32,12 @@ from prerank.forecast import (
 )
 from prerank.forecast.arrays import described
 from prerank.randomness import key, normal
+from prerank.training.terms import Penalty, Sizes, Stream, declares_capture
 
+RANKED, LEARNT = "ranked", "learnt"
+"""Streams of the draws that are ranked and of those that pre-ranks learn from."""
 
-@dataclass(frozen=True)
-class SharedNumbers:
-    """Random numbers `values` (M, ...) of which model e uses those of `owner[e]`: models of one seed share theirs."""
-
-    values: Tensor
-    owner: Tensor
-
-    @property
-    def shape(self) -> torch.Size:
-        return self.values.shape
-
-    def of_models(self) -> Tensor:
-        """A copy for every model, (E, ...)."""
-        return self.values[self.owner]
-
-
-Numbers = Tensor | SharedNumbers
-Noise = tuple[Tensor | None, Tensor | None]
-Shapes = tuple[tuple[int, ...] | None, tuple[int, ...] | None]
-
-
-class Sizes(Protocol):
-    """What a penalty must know of a forecast to say how many random numbers it needs."""
-
-    @property
-    def n_targets(self) -> int: ...
-
-    @property
-    def n_components(self) -> int: ...
+Noise = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -90,18 +65,27 @@ class PreRankPenalty:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "preranks", listed(self.preranks))
-        require_sound(self.temperature, self.n_levels, self.power, self.n_draws)
+        _require_sound(self.temperature, self.n_levels, self.power, self.n_draws)
 
     @property
     def name(self) -> str:
         return " + ".join(item.name for item in listed(self.preranks))
 
-    def noise_shapes(self, forecast: Sizes, n_cases: int) -> Shapes:
-        """Shapes of the normal numbers that an evaluation uses, to rank and to learn from; None where it needs none."""
-        shape = (n_cases, self.n_draws, forecast.n_targets)
-        needs = [needs_of(item, forecast.n_targets) for item in listed(self.preranks)]
+    @property
+    def capturable(self) -> bool:
+        """Whether all pre-ranks declare that they can be replayed as a CUDA graph."""
+        return all(declares_capture(item, "given") for item in listed(self.preranks))
+
+    def parts(self) -> list["PreRankPenalty"]:
+        """A penalty for each pre-rank: this one is their mean."""
+        return [replace(self, preranks=item) for item in listed(self.preranks)]
+
+    def streams(self, sizes: Sizes, n_cases: int) -> dict[str, Stream]:
+        """Normal numbers for the draws to rank and for those to learn from, where the pre-ranks need any."""
+        stream = Stream((n_cases, self.n_draws, sizes.n_targets))
+        needs = [needs_of(item, sizes.n_targets) for item in listed(self.preranks)]
         ranked, learnt = not all(item.linear for item in needs), any(item.reference for item in needs)
-        return (shape if ranked else None, shape if learnt else None)
+        return {name: stream for name, needed in ((RANKED, ranked), (LEARNT, learnt)) if needed}
 
     def __call__(
         self,
@@ -110,12 +94,13 @@ class PreRankPenalty:
         seed: int = 0,
         step: int = 0,
         case_weights: Tensor | None = None,
-        noise: Noise = (None, None),
+        noise: Noise | None = None,
     ) -> Tensor:
         """Penalty of forecasts for y (..., B, D): (...,). Give `step` in a loop, so that every step has its own draws.
 
         `case_weights` (B,) or (..., B) enter the empirical CDF of the PITs. `noise` holds standard normal numbers
-        (..., B, S, D) for the draws that are ranked and for those that pre-ranks learn from, in place of the keyed ones.
+        (..., B, S, D) in place of the keyed ones: "ranked" for the draws that are ranked, "learnt" for those that pre-ranks
+        learn from.
         """
         y = _checked_observations(y, forecast)
         levels = (torch.arange(self.n_levels, dtype=y.dtype, device=y.device) + 0.5) / self.n_levels
@@ -126,9 +111,10 @@ class PreRankPenalty:
         return total / len(listed(self.preranks))
 
     def pits(
-        self, y: Tensor, forecast: Forecast, seed: int = 0, step: int = 0, noise: Noise = (None, None)
+        self, y: Tensor, forecast: Forecast, seed: int = 0, step: int = 0, noise: Noise | None = None
     ) -> Iterator[Tensor]:
         """The training PITs (..., B, K) of each pre-rank in turn: closed form, or smooth ranks among weighted draws."""
+        noise = _checked_noise(noise)
         preranks = listed(self.preranks)
         learns = any(needs_of(item, y.shape[-1]).reference for item in preranks)
         draws = _Draws(forecast, y, self.n_draws, seed, step, noise, learns)
@@ -170,12 +156,14 @@ class _Draws:
         forecast, y = self.forecast, self.y
         if isinstance(forecast, Ensemble):
             return [_half_of(forecast, 0), _half_of(forecast, 1)]
-        streams = ("draws", "reference") if self.learns else ("draws",)
+        streams = {"draws": RANKED, "reference": LEARNT} if self.learns else {"draws": RANKED}
         if isinstance(forecast, GaussianMixture):
             shape = (y.shape[-2], self.n_draws, y.shape[-1])
             numbers = [
-                normal(key(self.seed, stream, self.step), shape, y.dtype, y.device) if given is None else given
-                for stream, given in zip(streams, self.noise, strict=False)
+                self.noise[name]
+                if name in self.noise
+                else normal(key(self.seed, stream, self.step), shape, y.dtype, y.device)
+                for stream, name in streams.items()
             ]
             return forecast.draws_from([part.expand(*forecast.batch_shape, *shape[-2:]) for part in numbers])
         return [differentiable_draws(forecast, self.n_draws, key(self.seed, self.step), stream) for stream in streams]
@@ -196,6 +184,12 @@ def listed(preranks: PreRank | Sequence[PreRank]) -> tuple[PreRank, ...]:
     if isinstance(preranks, Sequence) and not isinstance(preranks, str) and not len(preranks):
         raise ValueError("the penalty needs at least one pre-rank")
     return tuple(listed_preranks(preranks))
+
+
+def preranks_in(penalty: Penalty) -> tuple[PreRank, ...]:
+    """The pre-ranks that a penalty calibrates; none for one that does not say."""
+    preranks = getattr(penalty, "preranks", ())
+    return listed(preranks) if hasattr(preranks, "given") or len(preranks) else ()
 
 
 def _checked_observations(y: Any, forecast: Forecast) -> Tensor:
@@ -224,7 +218,7 @@ def _checked_observations(y: Any, forecast: Forecast) -> Tensor:
     return observed
 
 
-def require_sound(temperature: float, n_levels: int, power: float, n_draws: int) -> None:
+def _require_sound(temperature: float, n_levels: int, power: float, n_draws: int) -> None:
     """Refuse settings under which a penalty has no meaning."""
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature={temperature}: the sharpness of a sigmoid is positive and finite")
@@ -232,6 +226,16 @@ def require_sound(temperature: float, n_levels: int, power: float, n_draws: int)
         raise ValueError(f"n_levels={n_levels}, n_draws={n_draws}: at least two of each are needed")
     if not 1 <= power < math.inf:
         raise ValueError(f"power={power}: the penalty |level - frequency|^power needs a power of 1 or more")
+
+
+def _checked_noise(noise: Any) -> Noise:
+    """Random numbers by name; under names that nobody reads they are refused, since others would be used in their place."""
+    if noise is None:
+        return {}
+    if not isinstance(noise, Mapping) or not {RANKED, LEARNT}.issuperset(noise):
+        found = list(noise) if isinstance(noise, Mapping) else described(noise)
+        raise TypeError(f'noise is {found}; pass numbers by name, noise={{"{RANKED}": ..., "{LEARNT}": ...}}')
+    return noise
 
 
 def _half_of(forecast: Ensemble, which: int) -> Ensemble:

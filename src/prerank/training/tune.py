@@ -8,14 +8,17 @@ import pandas as pd
 import torch
 from scipy import stats
 
-from prerank.calibration import pce, projected_pit
+from prerank.calibration import PreRank, paper_preranks, pce, projected_pit
 from prerank.forecast import GaussianMixture
 from prerank.scores import energy_score
 from prerank.training.batches import TrainingSet
-from prerank.training.fit import FitOptions, FittedFleet, fit
-from prerank.training.fleet import Penalty, Run
-from prerank.training.penalty import listed
+from prerank.training.fit import fit
+from prerank.training.fitted import FittedFleet
+from prerank.training.fleet import Run
+from prerank.training.options import FitOptions
+from prerank.training.penalty import listed, preranks_in
 from prerank.training.progress import Progress
+from prerank.training.terms import Penalty
 
 PAPER_STRENGTHS = (0.0, 0.01, 0.1, 1.0, 5.0, 10.0)
 
@@ -101,6 +104,7 @@ def tune(
     seeds: Sequence[int] = (0,),
     options: FitOptions | None = None,
     *,
+    preranks: PreRank | Sequence[PreRank] | None = None,
     tolerance: float = 0.1,
     parsimonious: bool = False,
     n_draws: int = 100,
@@ -108,33 +112,35 @@ def tune(
 ) -> Tuned:
     """Train all strengths and seeds as one fleet, and choose the strength on the validation rows.
 
-    The validation PCE is exact (`projected_pit`), averaged over the penalty's projections; the score is the energy score
-    (fair, `n_draws` draws), which is never negative in expectation. Diverged models are left out.
+    The validation PCE is exact (`projected_pit`), averaged over `preranks` and their projections: those of the penalty, or
+    the paper's for a penalty without any. Its own value would not do for the latter: only a PCE is the same quantity for
+    all penalties. The score is the energy score (fair, `n_draws` draws), which is never negative in expectation. A model
+    that diverged counts with its best weights; if it had no finite validation score before, it is left out.
     """
     if 0.0 not in strengths:
         strengths = (0.0, *strengths)
     runs = [Run(seed, penalty, float(strength)) for strength in strengths for seed in seeds]
+    sets = [data] if isinstance(data, TrainingSet) else list(data.values())
+    judges = listed(preranks) if preranks is not None else preranks_in(penalty)
+    judges = judges or paper_preranks(sets[0].y.shape[-1])
     fleet = fit(runs, data, options, progress)
     rows = []
     for place, run in enumerate(runs):
         if bool(fleet.diverged[place]) and not bool(torch.isfinite(fleet.best_score[place])):
             continue
         part = data if isinstance(data, TrainingSet) else data[run.seed]
-        pce_value, score = validation_record(penalty, fleet, place, part, n_draws)
+        pce_value, score = _validation_record(judges, fleet, place, part, n_draws)
         rows.append({"strength": run.strength, "seed": run.seed, "pce": pce_value, "score": score})
     table = pd.DataFrame(rows, columns=["strength", "seed", "pce", "score"])
     return Tuned(choose_strength(table, tolerance=tolerance, parsimonious=parsimonious), table, fleet)
 
 
-def validation_record(
-    penalty: Penalty, fleet: FittedFleet, place: int, part: TrainingSet, n_draws: int
+def _validation_record(
+    preranks: Sequence[PreRank], fleet: FittedFleet, place: int, part: TrainingSet, n_draws: int
 ) -> tuple[float, float]:
-    """Exact validation PCE (mean over the penalty's pre-ranks and projections) and energy score of one model."""
+    """Exact validation PCE (mean over pre-ranks and projections) and energy score of one model."""
     laws = fleet.forecast(part.x_validation, [place])
     law = GaussianMixture(laws.logits[0], laws.loc[0], laws.scale_tril[0])
     y = part.y_validation
-    errors = [
-        float(pce(projected_pit(y, law, item, n_draws=n_draws)).mean())
-        for item in listed(penalty.preranks)  # type: ignore[attr-defined]
-    ]
+    errors = [float(pce(projected_pit(y, law, item, n_draws=n_draws)).mean()) for item in preranks]
     return sum(errors) / len(errors), float(energy_score(y, law.ensemble(n_draws)).mean())

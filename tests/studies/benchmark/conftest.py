@@ -11,7 +11,7 @@ from prerank.data import PAPER_DATASETS
 from prerank.studies.benchmark.paper_values import paper_table
 from prerank.studies.benchmark.plan import PRERANKS, PROTOCOLS, TOGETHER
 from prerank.studies.benchmark.records import FleetResult, Results, Store
-from prerank.training.published import published_null_level
+from prerank.studies.published import published_null_level
 
 THREE = ("house", "households", "air")  # two, four and six targets
 N_TEST = 1000

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -11,9 +13,9 @@ from pandas.testing import assert_frame_equal
 
 from prerank.studies.benchmark import run as runner
 from prerank.studies.benchmark.plan import Grid
-from prerank.studies.benchmark.records import Store, read_results
+from prerank.studies.benchmark.records import FleetResult, Store, read_results
 from prerank.studies.benchmark.run import State, run_benchmark, shape_of
-from prerank.studies.benchmark.work import FleetResult, Settings
+from prerank.studies.benchmark.work import Settings
 
 GRID = Grid(("diabetes", "bimodal"), preranks=("location", "PCA"), strengths=(1.0, 10.0), seeds=(0, 42))
 
@@ -211,3 +213,10 @@ def test_time_left_is_unknown_first_and_then_a_range(monkeypatch):
     assert high == pytest.approx(1000 / sizes[1] * sizes[2])
     now[0] += 10_000
     assert state.seconds_left() == (0.0, 0.0)
+
+
+def test_reading_results_does_not_load_training():
+    """In a process of its own: the tables of a finished run are read where nothing is trained."""
+    code = "import sys, prerank.studies.benchmark.records; print(*[m for m in sys.modules if 'prerank.training' in m])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == ""

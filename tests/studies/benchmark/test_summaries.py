@@ -21,7 +21,7 @@ from prerank.studies.benchmark.summaries import (
     summarise,
     tuned_strengths,
 )
-from prerank.training.published import published_null_level
+from prerank.studies.published import published_null_level
 
 
 def change(results, chosen, **columns):

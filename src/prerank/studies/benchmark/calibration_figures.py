@@ -16,7 +16,7 @@ from prerank.reporting.style import BLUE, GREY, INK, ORANGE, new_figure, quiet_s
 from prerank.studies.benchmark.figures import heading
 from prerank.studies.benchmark.plan import NONE, PRERANKS
 from prerank.studies.benchmark.summaries import Protocol
-from prerank.training.evaluate import AS_PUBLISHED, EXACT
+from prerank.studies.protocols import AS_PUBLISHED, EXACT
 
 RELIABILITY_DATASETS = ("births2", "air", "blogdata", "house", "households")
 """The datasets whose reliability the paper shows."""

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from prerank.reporting.style import BLUE, CYCLE, GREY, INK, ORANGE, PALE, new_figure, quiet_style
 from prerank.studies.benchmark.plan import NONE, PRERANKS
 from prerank.studies.benchmark.summaries import Protocol
-from prerank.training.evaluate import AS_PUBLISHED
+from prerank.studies.protocols import AS_PUBLISHED
 
 MARKERS = dict(zip(PRERANKS, ("o", "s", "^", "D", "v", "P", "X"), strict=True))
 _ALONG_THE_DIAGONAL: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor", "transform_rotates_text": True}

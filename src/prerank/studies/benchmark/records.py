@@ -18,8 +18,16 @@ import pandas as pd
 
 from prerank.data.errors import StorageError
 from prerank.data.lock import locked
-from prerank.studies.benchmark.work import FleetResult
 from prerank.writing import whole_file, whole_folder
+
+
+class FleetResult(NamedTuple):
+    """Everything that is kept of a fleet: facts about it, and tidy tables of models, numbers and curves."""
+
+    about: dict[str, Any]
+    models: pd.DataFrame
+    records: pd.DataFrame
+    curves: pd.DataFrame
 
 
 class Results(NamedTuple):

@@ -43,8 +43,8 @@ from prerank.studies.benchmark.tables import (
     with_test,
 )
 from prerank.studies.benchmark.text_tables import TextTable, frame_table, latex, markdown
+from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.tables import require_folder
-from prerank.training.evaluate import AS_PUBLISHED, EXACT
 from prerank.writing import whole_file
 
 

@@ -31,7 +31,7 @@ from prerank.studies.benchmark.summaries import (
     tuned_strengths,
 )
 from prerank.studies.benchmark.text_tables import frame_table, markdown
-from prerank.training.evaluate import EXACT
+from prerank.studies.protocols import EXACT
 from prerank.wording import counted
 
 _PRICE = dict.fromkeys(("energy score, mean", "energy score, median"), "+.1%")

@@ -12,8 +12,8 @@ import pandas as pd
 from prerank.data import PAPER_DATASETS, Card
 from prerank.studies.benchmark.plan import NONE, PRERANKS, PUBLISHED_STRENGTH, TOGETHER
 from prerank.studies.benchmark.records import Results
-from prerank.training.evaluate import AS_PUBLISHED, EXACT
-from prerank.training.tune import choose_strength
+from prerank.studies.protocols import AS_PUBLISHED, EXACT
+from prerank.training import choose_strength
 
 CELL = ["dataset", "prerank"]
 _TESTS = ["null_level", "corrected", "low", "high", "p_value"]

@@ -20,7 +20,7 @@ from prerank.studies.benchmark.summaries import (
     summarise,
 )
 from prerank.studies.benchmark.text_tables import ABSENT, Entry, Row, TextTable
-from prerank.training.evaluate import AS_PUBLISHED, EXACT
+from prerank.studies.protocols import AS_PUBLISHED, EXACT
 
 SHORT_DATASETS = ("bio", "calcofi", "taxi", "blogdata", "meps21", "meps19")
 """The columns of the paper's short table."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,10 +22,11 @@ from prerank.studies.benchmark.plan import (
     penalty_of,
     preranks_of,
 )
-from prerank.training import FitOptions, FittedFleet, Run, TrainingSet, evaluate, fit
-from prerank.training.evaluate import AS_PUBLISHED, EXACT, exact_tests
-from prerank.training.progress import Progress
-from prerank.training.published import published_pits
+from prerank.studies.benchmark.records import FleetResult
+from prerank.studies.evaluation import evaluate_both, exact_tests
+from prerank.studies.protocols import AS_PUBLISHED, EXACT
+from prerank.studies.published import published_pits
+from prerank.training import FitOptions, FittedFleet, Progress, Run, TrainingSet, fit
 
 _LEVELS = 50  # of the reliability curves that are kept
 
@@ -45,15 +46,6 @@ class Settings:
     checkpoint_seconds: float = 60.0
     accept_licence: bool = False
     judged_rows: int = 20_000
-
-
-class FleetResult(NamedTuple):
-    """Everything that is kept of a fleet: facts about it, and tidy tables of models, numbers and curves."""
-
-    about: dict[str, Any]
-    models: pd.DataFrame
-    records: pd.DataFrame
-    curves: pd.DataFrame
 
 
 class Rows(NamedTuple):
@@ -166,7 +158,7 @@ def _judge(
         found = []
         for part, rows in (("validation", data.validation), ("test", data.test)):
             law, y = _forecast(fleet, fitted, data.seeds, rows, places)
-            numbers = evaluate(y, law, exact, published_preranks=published, n_draws=settings.n_draws, n_replicates=0)
+            numbers = evaluate_both(y, law, exact, published, n_draws=settings.n_draws, n_replicates=0)
             found.append(numbers.assign(part=part, place=[places[k] for k in numbers["model"]]))
         tested = _tests(fleet, fitted, data, settings, places)
         parts.append(_with_tests(pd.concat(found, ignore_index=True), tested))
@@ -203,7 +195,6 @@ def _tests(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings
         if chosen:
             law, y = _forecast(fleet, fitted, data.seeds, data.test, own)
             numbers = exact_tests(y, law, chosen, n_draws=settings.n_draws, n_replicates=settings.n_replicates)
-            numbers = numbers[numbers["metric"] == "pce"]
             tables.append(numbers.assign(part="test", place=[own[k] for k in numbers["model"]]))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*_WHICH, *_TESTED])
 
@@ -226,7 +217,7 @@ def _forecast(
 
 
 def _some_at_a_time(places: list[int], rows: Rows) -> list[list[int]]:
-    """Groups of models whose forecasts are held together; `evaluate` cuts them further where it must."""
+    """Groups of models whose forecasts are held together; `evaluate_both` cuts them further where it must."""
     size = max(1, (1 << 20 if rows.y.device.type == "cpu" else 1 << 24) // (rows.y[0].numel() * rows.y.shape[-1]))
     return [places[start : start + size] for start in range(0, len(places), size)]
 
