@@ -116,7 +116,7 @@ def benchmark(
             max_epochs=max_epochs or (QUICK_EPOCHS if quick else 5000),
             checkpoint_seconds=checkpoint_seconds,
             accept_licence=accept_licence,
-            judged_rows=eval_rows,
+            eval_rows=eval_rows,
         )
         where = _executor(executor, scheduler, workers, device)
         show = _Progress(console)

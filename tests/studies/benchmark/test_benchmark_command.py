@@ -225,8 +225,8 @@ def test_help_says_what_is_done_without_an_option():
     )
 
 
-def test_models_are_judged_by_no_more_rows_than_asked_and_validated_by_all():
-    some = working.prepare("diabetes", (0, 1), working.Settings(judged_rows=20))
+def test_models_are_evaluated_on_no_more_rows_than_asked_and_validated_by_all():
+    some = working.prepare("diabetes", (0, 1), working.Settings(eval_rows=20))
     every = working.prepare("diabetes", (0, 1), working.Settings())
     assert some.test.y.shape[1] == some.validation.x.shape[1] == 20
     assert torch.equal(some.test.y, every.test.y[:, :20])
