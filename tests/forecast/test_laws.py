@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
+from prerank.chunks import ELEMENTS, at_once, chunks
 from prerank.forecast import (
     Ensemble,
     GaussianMixture,
@@ -15,7 +16,6 @@ from prerank.forecast import (
     differentiable_draws,
     equally_weighted_draws,
 )
-from prerank.forecast.chunks import ELEMENTS, at_once, chunks
 from prerank.forecast.mixture import allocate
 
 CPU = torch.device("cpu")

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from prerank.chunks import ELEMENTS
 from prerank.forecast import Forecast, accepts_arrays
-from prerank.forecast.chunks import ELEMENTS
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members
