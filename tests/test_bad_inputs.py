@@ -165,7 +165,7 @@ FORECASTS: list[Case] = [
         "a scipy law",
         lambda: check(Y, stats.norm(0, 1)),
         TypeError,
-        r"law of another library \(rv.*frozen\); pass draws",
+        r"distribution of another library \(rv.*frozen\); pass draws",
     ),
     (
         "a joint scipy law",
@@ -229,7 +229,7 @@ FORECASTS: list[Case] = [
         "unbatched law",
         lambda: check(Y, MultivariateNormal(torch.zeros(3), torch.eye(3))),
         ValueError,
-        r"no axis of cases; .*law\.expand\(\(6,\)\)",
+        r"no axis of cases; .*forecast\.expand\(\(6,\)\)",
     ),
     (
         "law of one case",
@@ -244,7 +244,12 @@ FORECASTS: list[Case] = [
         ValueError,
         r"y has shape \(6, 2\), .* 6 cases and 3 targets",
     ),
-    ("law of scalars", lambda: check(Y, Normal(LAW.loc, 1.0)), ValueError, r"event shape \(\).*Independent\(law, 1\)"),
+    (
+        "law of scalars",
+        lambda: check(Y, Normal(LAW.loc, 1.0)),
+        ValueError,
+        r"event shape \(\).*Independent\(forecast, 1\)",
+    ),
     ("two models", lambda: check(Y, mixture().expand((2, N))), ValueError, "one model at a time"),
     (
         "a law that cannot be cut",
@@ -742,7 +747,7 @@ PITS: list[Case] = [
         "pit: unbatched law",
         lambda: projected_pit(T, MultivariateNormal(torch.zeros(3), torch.eye(3)), Location()),
         ValueError,
-        r"law\.expand\(\(6,\)\)",
+        r"forecast\.expand\(\(6,\)\)",
     ),
     (
         "pit: no closed form",
@@ -909,7 +914,7 @@ SCORES: list[Case] = [
         ValueError,
         "cannot halve M = 1 member",
     ),
-    ("energy_score: scipy law", lambda: energy_score(Y, stats.norm()), TypeError, "law of another library"),
+    ("energy_score: scipy law", lambda: energy_score(Y, stats.norm()), TypeError, "distribution of another library"),
     ("variogram_score: one target", lambda: variogram_score(Y[:, :1], E[..., :1]), ValueError, "D = 1 target"),
     ("variogram_score: power", lambda: variogram_score(Y, Ensemble(E), power=0), ValueError, "power above zero"),
     (

@@ -31,7 +31,7 @@ from prerank import (
     projected_pit,
 )
 from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
-from prerank.calibration.pooling import canonical, canonical_order, canonical_points, reference_subset, spread_matrix
+from prerank.calibration.pooling import canonical_order, canonical_points, reference_subset, spread_matrix
 from prerank.calibration.rounding import rounded
 from prerank.forecast import elementwise
 
@@ -206,7 +206,7 @@ def test_pooled_densities_of_binary_targets_tie_where_they_are_equal():
 @given(st.lists(st.tuples(*[st.sampled_from([-1.0, -0.0, 0.0, 0.5, 2.0, 1e300])] * 3), min_size=1, max_size=9))
 def test_canonical_order_is_that_of_the_targets_one_after_another(rows):
     points = torch.tensor(rows, dtype=torch.float64)
-    found = canonical(torch.stack([points, points.flip(0)]))
+    found = canonical_points(torch.stack([points, points.flip(0)])).ordered
     assert [tuple(row) for row in found[0].tolist()] == sorted(rows)
     assert torch.equal(found[0], found[1])
     assert not torch.signbit(found[found == 0]).any()

@@ -38,7 +38,7 @@ from prerank.calibration.blindness import NEARLY_BLIND, projection_power
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
-from prerank.calibration.pooling import canonical, canonical_points, reference_subset, spread_matrix
+from prerank.calibration.pooling import canonical_points, reference_subset, spread_matrix
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.calibration.reading import read, shape
 from prerank.calibration.rounding import power_of_two_above, rounded
@@ -53,11 +53,11 @@ def normal(*size, seed=0):
 
 def test_points_are_ordered_by_every_target_also_where_there_are_few_points():
     points = torch.tensor([[[1.0, 2.0, 9.0], [1.0, 2.0, 3.0]]])
-    assert canonical(points)[0, :, 2].tolist() == [3.0, 9.0]
+    assert canonical_points(points).ordered[0, :, 2].tolist() == [3.0, 9.0]
     for seed in range(20):
         x = torch.randint(0, 2, (4, 5, 6), generator=torch.Generator().manual_seed(seed)).double()
         expected = [sorted(map(tuple, case)) for case in x.tolist()]
-        assert [list(map(tuple, case)) for case in canonical(x).tolist()] == expected
+        assert [list(map(tuple, case)) for case in canonical_points(x).ordered.tolist()] == expected
 
 
 def test_points_stand_where_they_are_said_to_stand():

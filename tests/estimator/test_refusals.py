@@ -66,7 +66,7 @@ def test_gaps_in_the_data(table: Table, small: Small) -> None:
 
 def test_a_constant_target_is_named(table: Table, small: Small) -> None:
     y = pd.DataFrame({"price": table[1][:, 0], "tax": 0.19})
-    with pytest.raises(ValueError, match=r"'tax' is 0.19 in all 240 training rows"):
+    with pytest.raises(ValueError, match=r"'tax' is constant: 0.19 in all 240 training rows"):
         small().fit(table[0], y)
 
 

@@ -25,7 +25,7 @@ def normal(*shape, seed=0):
 
 @pytest.fixture
 def tiny_chunks(monkeypatch):
-    monkeypatch.setattr("prerank.forecast.chunks.ELEMENTS", 50)
+    monkeypatch.setattr("prerank.chunks.ELEMENTS", 50)
     monkeypatch.setattr(energy, "ELEMENTS", 50)
 
 

@@ -11,6 +11,7 @@ from prerank.calibration.errors import (
     reliability_curve,
 )
 from prerank.calibration.exchange import Replicates, exchange_replicates
+from prerank.calibration.holm import holm
 from prerank.calibration.interval import PCEInterval, pce_interval
 from prerank.calibration.null import Band, PCENull, corrected_pce, pce_null, reliability_band
 from prerank.calibration.pit import ClosedForm, EmpiricalRank, RandomisedRank, projected_pit
@@ -70,6 +71,7 @@ __all__ = [
     "chi_square_test",
     "corrected_pce",
     "exchange_replicates",
+    "holm",
     "inclusive_levels",
     "ks_test",
     "listed_preranks",

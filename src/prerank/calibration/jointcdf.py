@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from prerank.forecast.chunks import chunks
+from prerank.chunks import chunks
 from prerank.kernels import JOINT_CDF, kernel_for
 
 SMALLEST_WEIGHT = 1e-30  # a draw that weighs less has no say, and its weight no gradient that a float could hold

@@ -24,6 +24,7 @@ from prerank.calibration.ranking import (
 )
 from prerank.calibration.smoothrank import SmoothRank
 from prerank.calibration.views import DistributionView, PointsView, View
+from prerank.chunks import chunks
 from prerank.forecast import (
     Ensemble,
     Forecast,
@@ -32,7 +33,6 @@ from prerank.forecast import (
     differentiable_draws,
     equally_weighted_draws,
 )
-from prerank.forecast.chunks import chunks
 from prerank.forecast.precision import in_one_precision, precision_of
 from prerank.randomness import case_keys
 

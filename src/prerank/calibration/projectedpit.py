@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.intervals import Intervals
+from prerank.wording import shape_in_words
 
 FEW_TIES = (
     1e-3  # share of tied points up to which the null distribution is that of ranks without ties: rounding makes some
@@ -60,7 +61,7 @@ class PreRankPIT:
         return replace(self, observed=self.observed.select(cases, -2), points=points)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ProjectedPIT:
     """PITs of one or several pre-ranks, and all that a test needs to know about them.
 
@@ -76,6 +77,11 @@ class ProjectedPIT:
     parts: tuple[PreRankPIT, ...]
     case_ids: Tensor
     pick: Tensor | None = None
+
+    def __repr__(self) -> str:
+        said = [part.prerank if len(part.names) == 1 else f"{part.prerank} ({len(part.names)})" for part in self.parts]
+        axes = shape_in_words(tuple(self.lead), case=self.n_cases, projection=len(self.names))
+        return f"ProjectedPIT({axes}: {', '.join(said)})"
 
     @staticmethod
     def of_values(

@@ -15,7 +15,7 @@ from prerank.data.errors import (
     DownloadError,
     IntegrityError,
     LicenceError,
-    NotAtHandError,
+    NotLocalError,
     StorageError,
 )
 from prerank.data.formats import Arff, Csv, Feather, Parquet
@@ -36,6 +36,7 @@ from prerank.data.split import (
 from prerank.data.standardise import Standardiser
 from prerank.data.synthetic import Bimodal, ClaytonDependent, Heteroscedastic
 from prerank.data.table import Card, Table
+from prerank.data.variation import require_variation
 
 __all__ = [
     "BUILTIN",
@@ -57,7 +58,7 @@ __all__ = [
     "Heteroscedastic",
     "IntegrityError",
     "LicenceError",
-    "NotAtHandError",
+    "NotLocalError",
     "PairCounts",
     "Parquet",
     "Part",
@@ -76,5 +77,6 @@ __all__ = [
     "load_file",
     "pair_counts",
     "published_order",
+    "require_variation",
     "split",
 ]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from prerank.data.errors import DataError
 from prerank.data.standardise import Standardiser
 from prerank.data.table import Table
+from prerank.data.variation import require_variation
 
 PAPER_SEEDS = (0, 42, 866, 12, 4)
 """The paper's five seeds; one seed drives split and initialisation."""
@@ -152,18 +153,9 @@ def split(table: Table, seed: int, protocol: SplitProtocol = PAPER_SPLIT, order:
         )
     parts = np.split(order(table.n_cases, seed), np.cumsum(sizes)[:-1])
     x_scaler, y_scaler = Standardiser.fit(table.x[parts[0]]), Standardiser.fit(table.y[parts[0]])
-    _require_variation(table, parts[0])
+    remedy = "Use more data, another seed, or leave it out."
+    require_variation(table.y[parts[0]], table.y_names, "training rows", remedy)
     train, validation, calibration, test = (
         Part(x_scaler.apply(table.x[rows]), y_scaler.apply(table.y[rows]), rows) for rows in parts
     )
     return Split(train, validation, calibration, test, x_scaler, y_scaler, seed)
-
-
-def _require_variation(table: Table, rows: NDArray[np.int64]) -> None:
-    for position, name in enumerate(table.y_names):
-        column = table.y[rows, position]
-        if (column == column[0]).all():
-            raise DataError(
-                f"Target {name!r} is {column[0]:g} in all {len(rows):,} training rows, so it cannot be standardised. "
-                "Use more data, another seed, or leave it out."
-            )

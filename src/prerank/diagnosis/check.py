@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import PCETest, PreRank, ProjectedPIT, listed_preranks, pce_test, projected_pit
+from prerank.calibration import PCETest, PreRank, ProjectedPIT, holm, listed_preranks, pce_test, projected_pit
 from prerank.calibration.inputs import require_power, require_whole
 from prerank.diagnosis.missing import complete_in_blocks, pit_of_present_members
 from prerank.diagnosis.options import block_labels, case_identifiers, projection_names, weight_per_case
@@ -111,11 +111,11 @@ def _pit(
     seed: int,
 ) -> ProjectedPIT:
     """PITs of the observation and of all points that could have been it."""
-    law = prepared.forecast
-    size = law.members.numel() if isinstance(law, Ensemble) else n_draws * prepared.y.numel()
+    forecast = prepared.forecast
+    size = forecast.members.numel() if isinstance(forecast, Ensemble) else n_draws * prepared.y.numel()
     with check_progress(size) as on_progress:
         if prepared.present is not None:
-            assert isinstance(law, Ensemble)
+            assert isinstance(forecast, Ensemble)
             present = prepared.present if blocks is None else complete_in_blocks(prepared.present, blocks)
             if not present.any(-1).all():
                 raise ValueError(
@@ -123,7 +123,7 @@ def _pit(
                 )
             return pit_of_present_members(
                 preranks,
-                law,
+                forecast,
                 present,
                 prepared.y,
                 observation_weights=observation_weights,
@@ -133,7 +133,7 @@ def _pit(
             )
         return projected_pit(
             prepared.y,
-            law,
+            forecast,
             preranks,
             observation_weights=observation_weights,
             n_draws=n_draws,
@@ -153,7 +153,7 @@ def _monte_carlo(n_replicates: int) -> str:
 def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
     """The same table for PITs computed elsewhere: (N,) or (N, K), one row per column.
 
-    The columns' dependence is unknown, so p-values are corrected by Holm's method, which holds under any.
+    The columns' dependence is unknown, so p-values are adjusted by Holm's method, which holds under any.
 
     >>> import numpy as np
     >>> check_pits(np.linspace(0.001, 0.999, 200)).calibrated
@@ -180,12 +180,3 @@ def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
     joined["corrected_p_value"] = holm(joined["p_value"])
     test = PCETest(groups=labels, attainable=torch.zeros(()), **joined)
     return Check(*tables(pit, test, None, None), pit, test, tuple(notes), len(values))
-
-
-def holm(p_values: Tensor) -> Tensor:
-    """p-values (n,) corrected for having looked n times, valid under any dependence (Holm 1979)."""
-    order = p_values.argsort()
-    count = len(p_values)
-    factors = torch.arange(count, 0, -1, dtype=p_values.dtype)
-    adjusted = (p_values[order] * factors).cummax(0).values.clamp_max(1.0)
-    return torch.empty_like(p_values).scatter_(0, order, adjusted)

@@ -19,7 +19,7 @@ def as_tensor(value: Any, what: str = "input") -> Tensor:
 
     Shares memory where it can. Whole numbers and booleans become the default floating type of their world, half precision
     becomes single. What a NumPy mask hides and pandas calls NA is missing, so NaN. Everything else (complex numbers,
-    text, dates, sparse matrices, laws) is refused by name.
+    text, dates, sparse matrices, distributions) is refused by name.
 
     >>> as_tensor(np.ma.masked_equal([1.0, -999.0], -999.0))
     tensor([1., nan], dtype=torch.float64)
@@ -84,7 +84,7 @@ def _as_array(value: Any, what: str) -> np.ndarray:
         raise TypeError(f"{what} is {kind}, which is a forecast already; an array of numbers is needed here")
     if hasattr(sort, "rvs") or hasattr(sort, "pdf"):
         raise TypeError(
-            f"{what} is a law of another library ({sort.__name__}); pass draws from it as members "
+            f"{what} is a distribution of another library ({sort.__name__}); pass draws from it as members "
             "(cases, members, targets), or a torch distribution"
         )
     if isinstance(getattr(value, "values", None), Tensor):

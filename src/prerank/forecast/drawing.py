@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from prerank.forecast.chunks import chunks
+from prerank.chunks import chunks
 
 
 class Draw(torch.autograd.Function):

@@ -14,6 +14,7 @@ from prerank.forecast.elementwise import gaussian_log_density
 from prerank.forecast.ensemble import Ensemble
 from prerank.kernels import ALLOCATION, COVARIANCE, DRAWS, LOG_DENSITY, LOG_LIKELIHOOD, PIT_ALONG, kernel_for
 from prerank.randomness import case_keys, normal, uniform
+from prerank.wording import shape_in_words
 
 
 class GaussianMixture(Distribution):
@@ -22,8 +23,10 @@ class GaussianMixture(Distribution):
     `logits` (..., N, C), `loc` (..., N, C, D), `scale_tril` (..., N, C, D, D), lower triangular with a positive
     diagonal; torch or NumPy. A torch distribution with batch shape (..., N) and event shape (D,).
 
-    >>> law = GaussianMixture(torch.zeros(4, 2), torch.zeros(4, 2, 3), torch.eye(3).expand(4, 2, 3, 3))
-    >>> law.log_prob(torch.zeros(4, 3))
+    >>> forecast = GaussianMixture(torch.zeros(4, 2), torch.zeros(4, 2, 3), torch.eye(3).expand(4, 2, 3, 3))
+    >>> forecast
+    GaussianMixture(4 cases, 2 components, 3 targets)
+    >>> forecast.log_prob(torch.zeros(4, 3))
     tensor([-2.7568, -2.7568, -2.7568, -2.7568])
     """
 
@@ -46,6 +49,11 @@ class GaussianMixture(Distribution):
         self.loc = loc.to(dtype)
         self.scale_tril = scale_tril.to(dtype)
         super().__init__(logits.shape[:-1], loc.shape[-1:], validate_args=validate_args)
+
+    def __repr__(self) -> str:
+        *lead, n_cases = self.batch_shape or (None,)
+        axes = {} if n_cases is None else {"case": n_cases}
+        return f"GaussianMixture({shape_in_words(tuple(lead), **axes, component=self.n_components, target=self.n_targets)})"
 
     @property
     def n_components(self) -> int:

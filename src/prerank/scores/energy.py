@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from prerank.chunks import ELEMENTS
 from prerank.forecast import Forecast, accepts_arrays
-from prerank.forecast.chunks import ELEMENTS
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members
@@ -33,7 +33,7 @@ def energy_score(
 
     `y` is (..., N, D). `forecast` is an `Ensemble` or an array of members (..., N, M, D), with optional `weights`
     (..., N, M), or a distribution with batch shape (..., N), of which `n_draws` equally weighted draws are scored,
-    without gradient; train on `Ensemble(law.rsample(...))` or `GaussianMixture.draw`. Result (..., N). Leading axes
+    without gradient; train on `Ensemble(forecast.rsample(...))` or `GaussianMixture.draw`. Result (..., N). Leading axes
     broadcast. NaN, infinity, empty input and other shapes raise ValueError, as does one member under `Fair()`.
 
     >>> from prerank.scores import Paper

@@ -119,7 +119,7 @@ class TwoSets:
         if forecast.weights is not None:
             raise ValueError(
                 f"TwoSets() would cut {forecast.n_members} weighted members in halves, which need not follow the same "
-                "law; pass the second set as TwoSets(other=Ensemble(members, weights)), or use Fair()"
+                "forecast; pass the second set as TwoSets(other=Ensemble(members, weights)), or use Fair()"
             )
         if forecast.n_members < 2:
             raise ValueError(

@@ -21,8 +21,8 @@ def nll(y: Tensor, forecast: Distribution) -> Tensor:
     `y` is (..., N, D), `forecast` a distribution with `log_prob`, batch shape (..., N) and event shape (D,). Result
     (..., N), differentiable in the distribution's parameters. NaN, infinite and empty `y` raise ValueError.
 
-    >>> law = torch.distributions.MultivariateNormal(torch.zeros(3, 2), torch.eye(2))
-    >>> nll(torch.zeros(3, 2), law)  # log(2 pi)
+    >>> forecast = torch.distributions.MultivariateNormal(torch.zeros(3, 2), torch.eye(2))
+    >>> nll(torch.zeros(3, 2), forecast)  # log(2 pi)
     tensor([1.8379, 1.8379, 1.8379])
     """
     if isinstance(y, Distribution | Ensemble):

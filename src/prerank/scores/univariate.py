@@ -35,7 +35,7 @@ def crps(
     if isinstance(t_members, Distribution):
         raise TypeError(
             f"crps takes the projected members (..., N, M, K), not a {type(t_members).__name__}; project the members "
-            "of prerank.forecast.equally_weighted_draws(law, n_draws)"
+            "of prerank.forecast.equally_weighted_draws(forecast, n_draws)"
         )
     refuse_swapped(t, t_members)
     if not isinstance(t_members, Ensemble):
@@ -63,7 +63,7 @@ def _crps(t: Tensor, first: Members, second: Members | None, factor: Tensor) -> 
 def _mean_difference(points: Tensor, left: Tensor, right: Tensor) -> Tensor:
     r"""$E|A - B| = \int F_A (1 - F_B) + F_B (1 - F_A)$ of two laws on common points (n, M, K): (n, K).
 
-    `left` and `right` (n, M) are the shares of the points in either law.
+    `left` and `right` (n, M) are the shares of the points in either distribution.
     """
     # stable, so that the subgradient of tied members is the same on every device
     ordered, order = points.mT.contiguous().sort(dim=-1, stable=True)

@@ -1,4 +1,4 @@
-"""How a scenario is looked at: a pre-rank, what it learns the forecast's law from, and how its PIT is computed."""
+"""How a scenario is looked at: a pre-rank, what it learns the forecast from, and how its PIT is computed."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -29,7 +29,7 @@ class Source(Enum):
     """What the pre-rank takes directions, a density or a joint CDF from."""
 
     POOLED = "members pooled with the observation"
-    KNOWN_LAW = "the forecast's known law"
+    KNOWN = "the distribution that the members were drawn from"
     OWN_MEMBERS = "the members that it ranks"
 
 
@@ -48,14 +48,14 @@ class Diagnostic:
     def pit(
         self,
         members: Tensor,
-        law: MultivariateNormal,
+        forecast: MultivariateNormal,
         y: Tensor,
         seed: int = 0,
         case_ids: Tensor | None = None,
         exchangeable: bool = False,
     ) -> ProjectedPIT:
-        """PITs of y (N, D) among members (N, M, D); `law` is the one that the members were drawn from."""
-        reference = {Source.POOLED: None, Source.KNOWN_LAW: law, Source.OWN_MEMBERS: members}[self.source]
+        """PITs of y (N, D) among members (N, M, D); `forecast` is the distribution that the members were drawn from."""
+        reference = {Source.POOLED: None, Source.KNOWN: forecast, Source.OWN_MEMBERS: members}[self.source]
         return projected_pit(
             y,
             Ensemble(members, reference=reference),
@@ -93,7 +93,7 @@ def exact_diagnostics(n_targets: int) -> tuple[Diagnostic, ...]:
     density; the other four need nothing of the forecast.
     """
     return tuple(
-        Diagnostic(prerank, Source.KNOWN_LAW if isinstance(prerank, HDR) else Source.POOLED)
+        Diagnostic(prerank, Source.KNOWN if isinstance(prerank, HDR) else Source.POOLED)
         for prerank in paper_preranks(n_targets)
     )
 
@@ -101,16 +101,16 @@ def exact_diagnostics(n_targets: int) -> tuple[Diagnostic, ...]:
 def published_diagnostics(n_targets: int) -> tuple[Diagnostic, ...]:
     """The same pre-ranks as the paper did it: members rank the projection that they shaped, not randomised."""
     return tuple(
-        Diagnostic(prerank, Source.KNOWN_LAW if isinstance(prerank, HDR) else Source.OWN_MEMBERS, EmpiricalRank())
+        Diagnostic(prerank, Source.KNOWN if isinstance(prerank, HDR) else Source.OWN_MEMBERS, EmpiricalRank())
         for prerank in paper_preranks(n_targets)
     )
 
 
 def power_diagnostics(n_targets: int) -> tuple[Diagnostic, ...]:
-    """The exact seven, and two yardsticks for PCA: the principal directions of the known law, and random directions."""
+    """The exact seven, and two yardsticks for PCA: the principal directions of the known forecast, and random directions."""
     return (
         *exact_diagnostics(n_targets),
-        Diagnostic(PCA(name="PCA, known law"), Source.KNOWN_LAW),
+        Diagnostic(PCA(name="PCA, known law"), Source.KNOWN),
         Diagnostic(RandomDirections()),
     )
 

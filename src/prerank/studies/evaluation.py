@@ -38,8 +38,8 @@ def evaluate_both(
     those of the paper, and for the published protocol the same unless `published_preranks` says otherwise (its dependency
     for D = 2, for instance).
 
-    >>> law = GaussianMixture(torch.zeros(300, 1), torch.zeros(300, 1, 2), torch.eye(2).expand(300, 1, 2, 2))
-    >>> records = evaluate_both(law.ensemble(1, seed=1).members[:, 0], law, n_replicates=0)
+    >>> forecast = GaussianMixture(torch.zeros(300, 1), torch.zeros(300, 1, 2), torch.eye(2).expand(300, 1, 2, 2))
+    >>> records = evaluate_both(forecast.ensemble(1, seed=1).members[:, 0], forecast, n_replicates=0)
     >>> sorted(records["protocol"].unique()), sorted(records["metric"].unique())
     (['as published', 'exact'], ['energy score', 'nll', 'pce', 'pce per 256'])
     """

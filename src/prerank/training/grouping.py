@@ -8,8 +8,8 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
+from prerank.chunks import at_once
 from prerank.forecast import GaussianMixture
-from prerank.forecast.chunks import at_once
 from prerank.training.fleet import Architecture, Run
 from prerank.training.terms import Penalty, Streams, parts_of, streams_of
 

@@ -1,4 +1,4 @@
-"""Results on disk are whole or absent, read the same in both forms, and count once."""
+"""Results on disk are whole or absent, and count once."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from pandas.testing import assert_frame_equal
 
 from prerank.studies.benchmark import run as runner
 from prerank.studies.benchmark.plan import Grid
-from prerank.studies.benchmark.records import FleetResult, Store, compact, read_results
+from prerank.studies.benchmark.records import FleetResult, Store, read_results
 from prerank.studies.benchmark.run import State, run_benchmark, shape_of
 from prerank.studies.benchmark.work import Settings
 
@@ -70,13 +70,10 @@ def test_every_cell_of_the_grid_is_there_once(folder):
     assert set(cells) == wanted
 
 
-def test_the_compact_form_reads_the_same(folder, tmp_path):
+def test_a_timing_run_is_read_with_the_fleets(folder):
     timing = {"dataset": "bio", "training": "exact", "prerank": "HDR", "n_draws": 100, "n_models": 5, "n_steps": 2}
     Store(folder).keep_timing("bio.HDR.100", timing | {"ms_per_step": 1.5, "device": "cpu"})
-    files = compact(folder, tmp_path / "kept")
-    assert sorted(path.name for path in (tmp_path / "kept" / "records").iterdir()) == sorted(p.name for p in files)
-    assert_same_results(read_results(tmp_path / "kept"), read_results(folder))
-    assert len(read_results(folder).timings) == 1
+    assert read_results(folder).timings.to_dict("records") == [timing | {"ms_per_step": 1.5, "device": "cpu"}]
 
 
 def test_a_half_written_fleet_is_ignored_and_swept_away(folder):

@@ -32,11 +32,11 @@ def published_pits(
     n_cases = y.shape[-2]
     for number, start in enumerate(range(0, n_cases, BATCH)):
         cases = slice(start, min(start + BATCH, n_cases))
-        law, observed = forecast.select(cases), y[..., cases, :]
-        noise = keyed_noise(soft_streams(preranks, law, observed.shape[-2], n_draws), observed, seed, number)
+        batch, observed = forecast.select(cases), y[..., cases, :]
+        noise = keyed_noise(soft_streams(preranks, batch, observed.shape[-2], n_draws), observed, seed, number)
         with torch.no_grad():
-            soft = SoftDraws.of(law, noise)
-            yield [published_pit(observed, law, item, soft).clamp(0.0, 1.0) for item in preranks]
+            soft = SoftDraws.of(batch, noise)
+            yield [published_pit(observed, batch, item, soft).clamp(0.0, 1.0) for item in preranks]
 
 
 def published_null_level(n_cases: int) -> float:

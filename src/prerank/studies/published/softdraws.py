@@ -33,25 +33,25 @@ def with_gumbel(noise: Tensor) -> Tensor:
     return torch.cat([noise[..., :-1], -torch.log(-torch.special.log_ndtr(noise[..., -1:]))], -1)
 
 
-def soft_draws(law: GaussianMixture, noise: Numbers) -> Tensor:
+def soft_draws(forecast: GaussianMixture, noise: Numbers) -> Tensor:
     """Softly averaged component draws (..., N, S, D) from `with_gumbel` numbers (..., N, S, C, D + 1).
 
     These are *not* draws of the mixture.
     """
-    if fused := kernel_for(SOFT_DRAWS, law.loc, axes=len(law.batch_shape), targets=law.n_targets):
-        return fused(law.loc, law.scale_tril, law.log_weights, *_shared(law, noise))
+    if fused := kernel_for(SOFT_DRAWS, forecast.loc, axes=len(forecast.batch_shape), targets=forecast.n_targets):
+        return fused(forecast.loc, forecast.scale_tril, forecast.log_weights, *_shared(forecast, noise))
     numbers = noise.of_models() if isinstance(noise, SharedNumbers) else noise
-    share = torch.softmax(law.log_weights[..., None, :] + numbers[..., -1], -1)
-    each = law.loc[..., None, :, :] + torch.einsum("...cij,...scj->...sci", law.scale_tril, numbers[..., :-1])
+    share = torch.softmax(forecast.log_weights[..., None, :] + numbers[..., -1], -1)
+    each = forecast.loc[..., None, :, :] + torch.einsum("...cij,...scj->...sci", forecast.scale_tril, numbers[..., :-1])
     return (share[..., None] * each).sum(-2)
 
 
-def _shared(law: GaussianMixture, noise: Numbers) -> tuple[Tensor, Tensor]:
-    """Numbers (M, B, S, C, D + 1), and whose of them each model of the law uses."""
+def _shared(forecast: GaussianMixture, noise: Numbers) -> tuple[Tensor, Tensor]:
+    """Numbers (M, B, S, C, D + 1), and whose of them each model of the forecast uses."""
     if isinstance(noise, SharedNumbers):
         return noise.values, noise.owner
     values = noise.reshape(-1, *noise.shape[-4:])
-    return values, torch.arange(law.batch_shape[:-1].numel(), device=noise.device) % len(values)
+    return values, torch.arange(forecast.batch_shape[:-1].numel(), device=noise.device) % len(values)
 
 
 class SoftDraws(NamedTuple):
@@ -61,8 +61,10 @@ class SoftDraws(NamedTuple):
     learnt: Tensor | None
 
     @staticmethod
-    def of(law: GaussianMixture, noise: Mapping[str, Numbers]) -> "SoftDraws":
-        return SoftDraws(soft_draws(law, noise[RANKED]), soft_draws(law, noise[LEARNT]) if LEARNT in noise else None)
+    def of(forecast: GaussianMixture, noise: Mapping[str, Numbers]) -> "SoftDraws":
+        return SoftDraws(
+            soft_draws(forecast, noise[RANKED]), soft_draws(forecast, noise[LEARNT]) if LEARNT in noise else None
+        )
 
 
 def soft_streams(preranks: Sequence[PreRank], sizes: Sizes, n_cases: int, n_draws: int) -> dict[str, Stream]:
