@@ -19,7 +19,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from prerank import Ensemble, Location, Marginal, Scale, centred_levels, pce_test, projected_pit, reliability_curve
+from prerank import Ensemble, Location, Marginal, Scale, pce_test, projected_pit, reliability_curve
+from prerank.calibration import centred_levels
 from prerank.calibration.interval import pce_intervals
 from prerank.calibration.null import in_quadrature
 from prerank.randomness import torch_generator

@@ -15,7 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from prerank import Copula, Ensemble, RandomisedRank, paper_preranks, pce_test, projected_pit
+from prerank import Copula, Ensemble, paper_preranks, pce_test, projected_pit
+from prerank.calibration import RandomisedRank
 from prerank.randomness import torch_generator
 from prerank.studies.scenarios import gaussian_vector
 

@@ -54,8 +54,8 @@ CORE = (
     "forecast",
     "scores",
     "training/penalty.py",
-    "training/tune.py",
-    "data/split.py",
+    "training/tuning.py",
+    "data/splitting.py",
     "data/cleaning.py",
 )
 TESTS = {

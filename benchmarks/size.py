@@ -24,7 +24,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from prerank import Ensemble, GaussianMixture, PCETest, ProjectedPIT, paper_preranks, pce_null, pce_test, projected_pit
+from prerank import Ensemble, GaussianMixture, ProjectedPIT, paper_preranks, pce_null, pce_test, projected_pit
+from prerank.calibration import PCETest
 from prerank.calibration.testing import exceedance, resolved
 from prerank.randomness import torch_generator
 

@@ -26,31 +26,26 @@ from prerank import (
     MixtureRegressor,
     PreRankPenalty,
     ProjectedPIT,
-    RandomisedRank,
     Scale,
-    SmoothRank,
-    SquaredDifference,
     as_ensemble,
-    centred_levels,
     check,
     check_pits,
     corrected_pce,
-    inclusive_levels,
     pce,
     pce_interval,
-    pce_kde,
     pce_null,
     pce_test,
     projected_pit,
     reliability_band,
     reliability_curve,
 )
+from prerank.calibration import RandomisedRank, SmoothRank, SquaredDifference, centred_levels, inclusive_levels, pce_kde
 from prerank.calibration.inputs import checked_case_ids, require_how
 from prerank.calibration.pit import ClosedForm, EmpiricalRank
 from prerank.data import Table, split
 from prerank.data.cleaning import clean
 from prerank.data.errors import DataError
-from prerank.data.split import SplitProtocol
+from prerank.data.splitting import SplitProtocol
 from prerank.forecast import as_observations, as_tensor, differentiable_draws, equally_weighted_draws
 from prerank.scores import Fair, TwoSets, crps, energy_score, nll, variogram_score
 from prerank.training import EnergyScore, Run

@@ -7,18 +7,15 @@ import torch
 from prerank import (
     Ensemble,
     Location,
-    centred_levels,
     corrected_pce,
-    inclusive_levels,
     pce,
     pce_interval,
-    pce_kde,
     pce_null,
     pce_test,
     projected_pit,
-    read,
     reliability_curve,
 )
+from prerank.calibration import centred_levels, inclusive_levels, pce_kde, read
 
 
 def uniform(*shape, seed=0):

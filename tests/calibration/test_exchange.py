@@ -9,20 +9,17 @@ from prerank import (
     PCA,
     Copula,
     Custom,
-    EmpiricalRank,
     Ensemble,
     Location,
     Marginal,
-    RandomisedRank,
     Scale,
-    centred_levels,
-    exchange_replicates,
     paper_preranks,
     pce,
     pce_null,
     pce_test,
     projected_pit,
 )
+from prerank.calibration import EmpiricalRank, RandomisedRank, centred_levels, exchange_replicates
 
 LEVEL = 1e-4  # of each statistical check
 

@@ -14,18 +14,20 @@ from prerank import (
     GaussianMixture,
     Location,
     Marginal,
-    RandomisedRank,
     Scale,
+    pce_null,
+    projected_pit,
+    reliability_band,
+)
+from prerank.calibration import (
+    DistributionView,
+    RandomisedRank,
     centred_levels,
     chi_square_test,
     inclusive_levels,
     ks_test,
-    pce_null,
     principal_directions,
-    projected_pit,
-    reliability_band,
 )
-from prerank.calibration import DistributionView
 from prerank.calibration.pooled import joint_cdf
 from prerank.calibration.ranks import weight_below_and_at
 

@@ -16,13 +16,9 @@ from prerank import (
     Location,
     Marginal,
     Scale,
-    SmoothRank,
-    SquaredDifference,
-    pce_kde,
     projected_pit,
-    smooth_pit,
 )
-from prerank.calibration import ClosedForm, DistributionView
+from prerank.calibration import ClosedForm, DistributionView, SmoothRank, SquaredDifference, pce_kde, smooth_pit
 from prerank.calibration.smoothrank import spread
 
 LINEAR = [Marginal(), Location(), PCA(), Contrast()]

@@ -16,11 +16,8 @@ from prerank import (
     GaussianMixture,
     Location,
     Marginal,
-    RandomisedRank,
     Scale,
-    centred_levels,
     corrected_pce,
-    inclusive_levels,
     paper_preranks,
     pce,
     pce_interval,
@@ -30,7 +27,7 @@ from prerank import (
     reliability_band,
     reliability_curve,
 )
-from prerank.calibration import curvetable, exchange
+from prerank.calibration import RandomisedRank, centred_levels, curvetable, exchange, inclusive_levels
 from prerank.calibration.blindness import projection_power
 from prerank.calibration.curvetable import Coded, Summed, tables_of
 from prerank.calibration.intervals import Intervals, curve_sums, steps

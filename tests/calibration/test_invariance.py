@@ -18,11 +18,10 @@ from prerank import (
     Location,
     Marginal,
     Scale,
-    SquaredDifference,
     paper_preranks,
     projected_pit,
 )
-from prerank.calibration import EmpiricalRank
+from prerank.calibration import EmpiricalRank, SquaredDifference
 
 PRERANKS = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula(), Contrast(), SquaredDifference()]
 

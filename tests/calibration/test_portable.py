@@ -26,10 +26,9 @@ from prerank import (
     Location,
     Marginal,
     Scale,
-    SquaredDifference,
-    principal_directions,
     projected_pit,
 )
+from prerank.calibration import SquaredDifference, principal_directions
 from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
 from prerank.calibration.pooling import canonical_order, canonical_points, reference_subset, spread_matrix
 from prerank.calibration.rounding import rounded

@@ -7,7 +7,6 @@ from torch.distributions import Normal, StudentT
 from prerank import (
     HDR,
     PCA,
-    ClosedForm,
     Contrast,
     Copula,
     Custom,
@@ -17,11 +16,10 @@ from prerank import (
     Location,
     Marginal,
     Scale,
-    SmoothRank,
-    SquaredDifference,
     paper_preranks,
     projected_pit,
 )
+from prerank.calibration import ClosedForm, SmoothRank, SquaredDifference
 
 NAN, INF = float("nan"), float("inf")
 

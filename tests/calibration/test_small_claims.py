@@ -10,22 +10,15 @@ from scipy import stats
 from prerank import (
     HDR,
     PCA,
-    ClosedForm,
     Contrast,
     Copula,
     Custom,
     Dependency,
-    EmpiricalRank,
     Ensemble,
     GaussianMixture,
     Location,
     Marginal,
     Scale,
-    SmoothRank,
-    SquaredDifference,
-    centred_levels,
-    chi_square_test,
-    ks_test,
     pce,
     pce_interval,
     pce_null,
@@ -33,7 +26,16 @@ from prerank import (
     projected_pit,
     reliability_band,
 )
-from prerank.calibration import interval
+from prerank.calibration import (
+    ClosedForm,
+    EmpiricalRank,
+    SmoothRank,
+    SquaredDifference,
+    centred_levels,
+    chi_square_test,
+    interval,
+    ks_test,
+)
 from prerank.calibration.blindness import NEARLY_BLIND, projection_power
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.jointcdf import smooth_log_joint_cdf

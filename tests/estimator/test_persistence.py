@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import save_file
 from sklearn.exceptions import NotFittedError
 
-from prerank import HDR, PCA, Contrast, Copula, Custom, Dependency, Location, Marginal, Scale, SquaredDifference
+from prerank import HDR, PCA, Contrast, Copula, Custom, Dependency, Location, Marginal, Scale
+from prerank.calibration import SquaredDifference
 from prerank.estimator import MixtureRegressor, persistence
 
 Table = tuple[np.ndarray, np.ndarray]

@@ -29,7 +29,7 @@ from prerank.training.loss import Loss
 from prerank.training.noise import StepNoise
 from prerank.training.terms import draws_of, parts_of, streams_of
 
-fit_module = sys.modules["prerank.training.fit"]  # the package has a function of the same name
+fit_module = sys.modules["prerank.training.loop"]
 GPU = torch.device("cuda")  # its name alone: none is needed
 
 

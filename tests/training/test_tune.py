@@ -12,7 +12,7 @@ from prerank.forecast import GaussianMixture
 from prerank.scores import energy_score
 from prerank.training import PAPER_STRENGTHS, PreRankPenalty, choose_strength, fit, tune
 
-tune_module = sys.modules["prerank.training.tune"]  # the package has a function of the same name
+tune_module = sys.modules["prerank.training.tuning"]
 
 
 def table(strengths, pces, scores, seeds=(0,)):

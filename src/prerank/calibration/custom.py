@@ -10,8 +10,7 @@ from torch import Tensor
 
 from prerank.calibration.projection import PointwiseProjection
 from prerank.calibration.views import View, view_of
-from prerank.forecast import Forecast
-from prerank.forecast.arrays import described
+from prerank.forecast import Forecast, described
 
 
 @dataclass(frozen=True)

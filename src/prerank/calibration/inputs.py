@@ -10,10 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prerank.forecast import Ensemble, Forecast
-from prerank.forecast.arrays import described
-from prerank.forecast.requirements import require_fitting, require_members, require_observations, require_parameters
-from prerank.forecast.whole import require_whole
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    described,
+    require_fitting,
+    require_members,
+    require_observations,
+    require_parameters,
+    require_whole,
+)
 
 __all__ = [
     "checked_case_ids",

@@ -32,8 +32,9 @@ from prerank.forecast import (
     as_observations,
     differentiable_draws,
     equally_weighted_draws,
+    in_one_precision,
+    precision_of,
 )
-from prerank.forecast.precision import in_one_precision, precision_of
 from prerank.randomness import case_keys
 
 

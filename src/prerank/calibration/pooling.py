@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.rounding import power_of_two_above
-from prerank.forecast.elementwise import total
+from prerank.forecast import total
 
 LARGEST_REFERENCE = 1000  # members, up to which all of them are the reference
 REFERENCE_OF_MANY = 250

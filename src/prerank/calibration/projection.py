@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from prerank.forecast.elementwise import blocks
+from prerank.forecast import blocks
 from prerank.kernels import PROJECTIONS, kernel_for
 
 

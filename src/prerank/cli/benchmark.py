@@ -13,7 +13,7 @@ from prerank.cli.device import device_called
 from prerank.wording import counted
 
 if TYPE_CHECKING:
-    from prerank.studies.benchmark.run import Executor, State, Summary
+    from prerank.studies.benchmark import Executor, State, Summary
 
 
 class Protocol(StrEnum):
@@ -85,10 +85,8 @@ def benchmark(
     quick: Annotated[bool, typer.Option("--quick", help="A trial in under a minute: one embedded dataset.")] = False,
 ) -> None:
     """Run the paper's experiments: every dataset by pre-rank by strength by seed. Killed, it resumes where it was."""
-    from prerank.studies.benchmark.plan import AS_PUBLISHED, EXACT, Grid  # torch loads slowly
-    from prerank.studies.benchmark.run import run_benchmark
-    from prerank.studies.benchmark.work import Settings
-    from prerank.studies.tables import require_folder
+    from prerank.studies import require_folder
+    from prerank.studies.benchmark import AS_PUBLISHED, EXACT, Grid, Settings, run_benchmark  # torch loads slowly
 
     if judged_rows is not None:
         raise ValueError(f"--judged-rows is called --eval-rows; give --eval-rows {judged_rows}")
@@ -139,7 +137,7 @@ def benchmark(
 
 
 def _executor(name: ExecutorName, scheduler: str | None, workers: int | None, device: str) -> "Executor":
-    from prerank.studies.benchmark.run import InTurn, OnDask
+    from prerank.studies.benchmark import InTurn, OnDask
 
     if name is ExecutorName.DASK:
         if scheduler is not None and workers is not None:
@@ -165,8 +163,7 @@ def _items(option: str, given: list[str] | None, kind: Callable[[str], object]) 
 
 def available_locally(accept_licence: bool) -> tuple[str, ...]:
     """The paper's datasets that need no download, smallest first, without those whose agreement is not accepted."""
-    from prerank.data import PAPER_DATASETS
-    from prerank.data.sources import Elsewhere, locate
+    from prerank.data import PAPER_DATASETS, Elsewhere, locate
 
     found = [
         entry

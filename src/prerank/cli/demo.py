@@ -9,7 +9,7 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from prerank.diagnosis import Check
-    from prerank.studies.demonstration import Evaluated
+    from prerank.studies import Evaluated
 
 
 def demo(
@@ -19,11 +19,15 @@ def demo(
     n_test: Annotated[int, typer.Option("--fresh", help="Held-out rows to evaluate on.", min=50)] = 2000,
 ) -> None:
     """Train with and without a penalty where the truth is known: tables here, a figure on disk."""
-    from prerank.reporting.style import save_figure
-    from prerank.reporting.tables import terminal_table
-    from prerank.studies.demonstration import PENALISED, STRENGTHS, demonstrate, figure  # the estimator loads slowly
-    from prerank.studies.draws import single_threaded_operations
-    from prerank.studies.tables import require_folder
+    from prerank.reporting import save_figure, terminal_table
+    from prerank.studies import (  # the estimator loads slowly
+        PENALISED,
+        STRENGTHS,
+        demonstrate,
+        demonstration_picture,
+        require_folder,
+        single_threaded_operations,
+    )
 
     require_folder(out)
     console = Console()
@@ -48,13 +52,13 @@ def demo(
         console.print(f"[{style}]{item.name}[/{style}]: {_summary(item.check)}", highlight=False)
     before, after = shown.plain.energy_score, shown.penalised.energy_score
     console.print(f"\nThe price of the penalty: {100 * (after / before - 1):+.1f} % energy score.", highlight=False)
-    for file in save_figure(figure(shown), out / "demonstration"):
+    for file in save_figure(demonstration_picture(shown), out / "demonstration"):
         console.print(f"figure: {file}", highlight=False)
 
 
 def _errors(forecasts: Sequence["Evaluated"]) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of the table of PCEs: a row per pre-rank, PCE and adjusted p-value of each forecast."""
-    from prerank.reporting.tables import p_text
+    from prerank.reporting import p_text
 
     columns = ["pre-rank", "expected"]
     for item in forecasts:
@@ -71,7 +75,7 @@ def _errors(forecasts: Sequence["Evaluated"]) -> tuple[list[str], list[list[str]
 
 def _summary(result: "Check") -> str:
     """Under which pre-ranks a forecast is miscalibrated, in a sentence."""
-    from prerank.reporting.tables import p_text
+    from prerank.reporting import p_text
 
     against = [str(name) for name, row in result.table.iterrows() if row["adjusted p-value"] <= 0.05]
     if not against:

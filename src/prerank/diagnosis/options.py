@@ -7,11 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prerank.calibration import Contrast, Marginal, PreRank, SquaredDifference
-from prerank.calibration.inputs import checked_case_ids, label_array
+from prerank.calibration import Contrast, Marginal, PreRank, SquaredDifference, checked_case_ids, label_array
 from prerank.diagnosis.preparation import Prepared
-from prerank.forecast import Ensemble, as_tensor
-from prerank.forecast.alignment import labels_of, positions
+from prerank.forecast import Ensemble, as_tensor, labels_of, positions
 
 
 def projection_names(preranks: Sequence[PreRank], targets: Sequence[str]) -> dict[str, list[str]]:

@@ -10,13 +10,21 @@ from torch.distributions import Distribution, MultivariateNormal
 
 from prerank.calibration import PreRank, needs_of
 from prerank.diagnosis.units import rescale
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, require_vector_distribution
-from prerank.forecast.alignment import Axes, Labels
-from prerank.forecast.fills import refuse_fill_values
-from prerank.forecast.layout import Inputs, observations_and_forecast
-from prerank.forecast.precision import in_one_precision
-from prerank.forecast.requirements import require_fitting, require_parameters
-from prerank.forecast.support import refuse_outside_support
+from prerank.forecast import (
+    Axes,
+    Ensemble,
+    Forecast,
+    GaussianMixture,
+    Inputs,
+    Labels,
+    in_one_precision,
+    observations_and_forecast,
+    refuse_fill_values,
+    refuse_outside_support,
+    require_fitting,
+    require_parameters,
+    require_vector_distribution,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,15 +13,19 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from prerank.calibration import PCETest, ProjectedPIT, centred_levels, pce_interval, reliability_curve
-from prerank.calibration.blindness import NEARLY_BLIND
-from prerank.calibration.intervals import Intervals
-from prerank.calibration.null import in_quadrature
-from prerank.calibration.projectedpit import PreRankPIT
-from prerank.calibration.reading import read
-from prerank.reporting.diagnosis import diagnosis_figure
-from prerank.reporting.style import save_figure
-from prerank.reporting.tables import p_text, render
+from prerank.calibration import (
+    NEARLY_BLIND,
+    Intervals,
+    PCETest,
+    PreRankPIT,
+    ProjectedPIT,
+    centred_levels,
+    in_quadrature,
+    pce_interval,
+    read,
+    reliability_curve,
+)
+from prerank.reporting import diagnosis_figure, p_text, render, save_figure
 from prerank.wording import counted
 
 LEVEL = 0.05

@@ -32,10 +32,10 @@ from prerank.training import (
     Silent,
     TrainingSet,
     fit,
+    forecast_of,
+    listed,
     tune,
 )
-from prerank.training.fleet import forecast_of
-from prerank.training.penalty import listed
 
 _ROWS = 1 << 14  # rows forecast at a time where the result is smaller than the forecasts
 _Y = {"ensure_2d": False, "dtype": (np.float64, np.float32)}

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.forecast import Ensemble
-from prerank.forecast.requirements import require_members
+from prerank.forecast import Ensemble, require_members
 from prerank.scores.inputs import as_dtype
 
 

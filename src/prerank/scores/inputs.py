@@ -6,9 +6,17 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, as_tensor, equally_weighted_draws, require_vector_distribution
-from prerank.forecast.layout import Inputs, observations_and_forecast
-from prerank.forecast.requirements import require_fitting, require_members, require_observations
+from prerank.forecast import (
+    Ensemble,
+    Inputs,
+    as_tensor,
+    equally_weighted_draws,
+    observations_and_forecast,
+    require_fitting,
+    require_members,
+    require_observations,
+    require_vector_distribution,
+)
 
 
 def observations_and_members(

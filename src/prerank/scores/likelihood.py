@@ -4,10 +4,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, accepts_arrays, as_observations
-from prerank.forecast.arrays import described
-from prerank.forecast.requirements import require_fitting, require_observations
-from prerank.forecast.support import refuse_outside_support
+from prerank.forecast import (
+    Ensemble,
+    accepts_arrays,
+    as_observations,
+    described,
+    refuse_outside_support,
+    require_fitting,
+    require_observations,
+)
 
 
 @accepts_arrays(labelled=("y",))

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, accepts_arrays, as_tensor
-from prerank.forecast.layout import refuse_swapped
+from prerank.forecast import Ensemble, accepts_arrays, as_tensor, refuse_swapped
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members

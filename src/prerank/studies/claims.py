@@ -223,7 +223,7 @@ PAPER_CLAIMS: tuple[AnyClaim, ...] = (
 )
 
 
-def judge(claims: Sequence[AnyClaim], power: pd.DataFrame) -> pd.DataFrame:
+def judge_claims(claims: Sequence[AnyClaim], power: pd.DataFrame) -> pd.DataFrame:
     """One row per claim: its verdict in the paper's form and with marginal variances kept, and the rates behind it.
 
     `power` holds the records of `run_power` for every simulation that the claims are about.

@@ -16,7 +16,7 @@ from prerank.data import Bimodal
 from prerank.diagnosis import Check, check
 from prerank.estimator import MixtureRegressor
 from prerank.forecast import GaussianMixture
-from prerank.reporting.demonstration import Panel, demonstration_figure
+from prerank.reporting import Panel, demonstration_figure
 from prerank.scores import energy_score, nll
 
 PENALISED = (Marginal(), Location(), Scale(), PCA())
@@ -88,7 +88,7 @@ def panels(shown: Demonstration) -> list[Panel]:
     return made
 
 
-def figure(shown: Demonstration) -> Figure:
+def demonstration_picture(shown: Demonstration) -> Figure:
     """Reliability of plain, penalised and oracle for every pre-rank, their scores in the key."""
     return demonstration_figure(
         panels(shown),

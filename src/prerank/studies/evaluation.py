@@ -11,14 +11,7 @@ from prerank.forecast import GaussianMixture, as_observations
 from prerank.scores import TwoSets, energy_score
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.published import BATCH, batch_sizes, published_null_level, published_pce
-from prerank.training.evaluate import (
-    Column,
-    column_of,
-    exact_errors,
-    exact_scores,
-    points_per_case,
-    some_models_at_a_time,
-)
+from prerank.training import Column, column_of, exact_errors, exact_scores, points_per_case, some_models_at_a_time
 
 
 def evaluate_both(

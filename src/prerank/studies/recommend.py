@@ -38,7 +38,7 @@ def recommendations(power: pd.DataFrame, wanted: float = 0.8) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def sentences(table: pd.DataFrame) -> list[str]:
+def recommendation_sentences(table: pd.DataFrame) -> list[str]:
     """The recommendations as plain sentences."""
     return [
         f"To find {row['to find']} use {row['use']}"

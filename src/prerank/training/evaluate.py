@@ -12,14 +12,14 @@ from prerank.calibration import (
     PreRank,
     ProjectedPIT,
     centred_levels,
+    in_quadrature,
     paper_preranks,
     pce,
+    pce_intervals,
     pce_null,
     pce_test,
     projected_pit,
 )
-from prerank.calibration.interval import pce_intervals
-from prerank.calibration.null import in_quadrature
 from prerank.forecast import GaussianMixture, as_observations
 from prerank.scores import Fair, energy_score
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prerank.forecast import GaussianMixture
 from prerank.kernels import ADAM, kernel_for
-from prerank.models.network import MixtureNetwork, mixture_from, perceptron
+from prerank.models import MixtureNetwork, mixture_from, perceptron
 from prerank.training.terms import Penalty, require_penalty
 
 

@@ -27,10 +27,10 @@ from prerank.forecast import (
     Forecast,
     GaussianMixture,
     as_observations,
+    described,
     differentiable_draws,
     require_vector_distribution,
 )
-from prerank.forecast.arrays import described
 from prerank.randomness import key, normal
 from prerank.training.terms import Penalty, Sizes, Stream, declares_capture
 

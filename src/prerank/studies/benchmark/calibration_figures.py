@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from prerank.calibration import Band, PCENull
-from prerank.reporting.style import BLUE, GREY, INK, ORANGE, new_figure, quiet_style
+from prerank.reporting import BLUE, GREY, INK, ORANGE, new_figure, quiet_style
 from prerank.studies.benchmark.figures import heading
 from prerank.studies.benchmark.plan import NONE, PRERANKS
 from prerank.studies.benchmark.summaries import Protocol

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from prerank.reporting.style import BLUE, CYCLE, GREY, INK, ORANGE, PALE, new_figure, quiet_style
+from prerank.reporting import BLUE, CYCLE, GREY, INK, ORANGE, PALE, new_figure, quiet_style
 from prerank.studies.benchmark.plan import NONE, PRERANKS
 from prerank.studies.benchmark.summaries import Protocol
 from prerank.studies.protocols import AS_PUBLISHED

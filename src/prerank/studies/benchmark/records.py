@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from prerank.data.errors import StorageError
-from prerank.data.lock import locked
+from prerank.data import StorageError, locked
 from prerank.writing import whole_file, whole_folder
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from prerank.calibration import reliability_band
-from prerank.reporting.style import save_figure
+from prerank.reporting import save_figure
 from prerank.studies.benchmark.agreement import AT_SELECTED, CRITERIA, candidates, compare, shares
 from prerank.studies.benchmark.calibration_figures import RELIABILITY_DATASETS, null_figure, reliability_figure
 from prerank.studies.benchmark.figures import before_after_figure, reference_figure, story_figure, time_figure
@@ -84,7 +84,7 @@ _NEEDED = {
 """What is read of each table, beside the names that tell its rows apart."""
 
 
-def report(folder: Path, out: Path | None = None) -> list[Path]:
+def report_folder(folder: Path, out: Path | None = None) -> list[Path]:
     """Read the results of a folder and write their report to `out` (`folder`/report); returns the files, index first.
 
     A results folder without a finished fleet is refused. What was not run is said where it would stand.

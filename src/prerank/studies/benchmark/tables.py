@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from prerank.data import PAPER_DATASETS
-from prerank.reporting.tables import p_text
+from prerank.reporting import p_text
 from prerank.studies.benchmark.paper_values import paper_table
 from prerank.studies.benchmark.plan import NONE, PRERANKS
 from prerank.studies.benchmark.records import Results

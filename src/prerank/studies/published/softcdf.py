@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from prerank.calibration.jointcdf import cases_at_once
+from prerank.calibration import cases_at_once
 from prerank.kernels import Kernel, kernel_for, register
 
 SOFT_JOINT_CDF = register(

@@ -7,8 +7,17 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import PCETest, PreRank, ProjectedPIT, holm, listed_preranks, pce_test, projected_pit
-from prerank.calibration.inputs import require_power, require_whole
+from prerank.calibration import (
+    PCETest,
+    PreRank,
+    ProjectedPIT,
+    holm,
+    listed_preranks,
+    pce_test,
+    projected_pit,
+    require_power,
+    require_whole,
+)
 from prerank.diagnosis.missing import complete_in_blocks, pit_of_present_members
 from prerank.diagnosis.options import block_labels, case_identifiers, projection_names, weight_per_case
 from prerank.diagnosis.preparation import Prepared, prepare

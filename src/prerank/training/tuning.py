@@ -12,9 +12,9 @@ from prerank.calibration import PreRank, paper_preranks, pce, projected_pit
 from prerank.forecast import GaussianMixture
 from prerank.scores import energy_score
 from prerank.training.batches import TrainingSet
-from prerank.training.fit import fit
 from prerank.training.fitted import FittedFleet
 from prerank.training.fleet import Run
+from prerank.training.loop import fit
 from prerank.training.options import FitOptions
 from prerank.training.penalty import listed, preranks_in
 from prerank.training.progress import Progress
