@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.projection import Projection
-from prerank.forecast import Ensemble
+from prerank.forecast import Ensemble, as_observations
 from prerank.kernels import SMOOTH_RANK, kernel_for
 
 
@@ -25,6 +25,7 @@ def smooth_pit(
     y: Tensor, draws: Ensemble, projection: Projection, how: SmoothRank, scale: Tensor | None = None
 ) -> Tensor:
     """Smooth PIT (..., N, K) of y among weighted draws under a projection; `scale` (..., N, 1, K) may be held fixed."""
+    y = as_observations(y)
     # projected together: one pass over what the projection learnt, instead of one for a single point and one for the rest
     points = torch.cat([y[..., None, :].expand(*draws.members.shape[:-2], 1, -1), draws.members], -2)
     projected = projection(points)

@@ -70,7 +70,7 @@ def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, preranks: Call
         notes.append(f"{len(observed) - len(cases)} of {len(observed)} cases dropped: the observation is missing")
         observed, forecast = observed[cases], _select(forecast, cases)
     if any(needs_of(item, observed.shape[-1]).density for item in preranks(observed.shape[-1])):
-        refuse_outside_support(forecast, observed)
+        refuse_outside_support(observed, forecast)
     present = None
     if isinstance(forecast, Ensemble):
         missing = forecast.members.isnan().any(-1)

@@ -7,7 +7,7 @@ from torch.distributions import Distribution
 
 
 def refuse_outside_support(
-    forecast: Any, y: Tensor, remedy: str = "pass draws as an Ensemble, or leave HDR() out"
+    y: Tensor, forecast: Any, remedy: str = "pass draws as an Ensemble, or leave HDR() out"
 ) -> None:
     """Refuse observations (N, D) that a distribution calls impossible: they have no density, so no density rank."""
     if not isinstance(forecast, Distribution):

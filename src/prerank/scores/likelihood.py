@@ -39,5 +39,5 @@ def nll(y: Tensor, forecast: Distribution) -> Tensor:
     y = as_observations(y)
     require_fitting(y, forecast)
     require_observations(y)
-    refuse_outside_support(forecast, y, "score its draws with energy_score instead")
+    refuse_outside_support(y, forecast, "score its draws with energy_score instead")
     return -forecast.log_prob(y.expand(torch.broadcast_shapes(y.shape, forecast.batch_shape + forecast.event_shape)))

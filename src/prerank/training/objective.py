@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from prerank.forecast import GaussianMixture
+from prerank.forecast import GaussianMixture, as_observations
 from prerank.scores import TwoSets, energy_score
 
 
@@ -17,6 +17,7 @@ class NegativeLogLikelihood:
 
     def __call__(self, y: Tensor, forecast: GaussianMixture, noise: Tensor | None = None) -> Tensor:
         """Score of each case, (..., N)."""
+        y = as_observations(y)
         return -forecast.log_prob(y.expand(*forecast.batch_shape, -1))
 
 
@@ -36,6 +37,7 @@ class EnergyScore:
 
     def __call__(self, y: Tensor, forecast: GaussianMixture, noise: Tensor | None = None) -> Tensor:
         """Score of each case, (..., N)."""
+        y = as_observations(y)
         half = self.n_draws // 2
         if noise is None:
             first, second = forecast.draw(half), forecast.draw(half, stream="second half")

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from prerank.calibration import (
     DistributionView,
@@ -29,7 +28,8 @@ from prerank.forecast import (
     as_observations,
     described,
     differentiable_draws,
-    require_vector_distribution,
+    require_fitting,
+    require_observations,
 )
 from prerank.randomness import key, normal
 from prerank.training.terms import Penalty, Sizes, Stream, declares_capture
@@ -194,27 +194,10 @@ def preranks_in(penalty: Penalty) -> tuple[PreRank, ...]:
 
 def _checked_observations(y: Any, forecast: Forecast) -> Tensor:
     """y as a tensor that fits the forecast; on a GPU its values are not looked at, which would wait for the device."""
-    if not isinstance(forecast, Distribution | Ensemble):
-        swapped = "; the penalty takes (y, forecast), in this order" if isinstance(y, Distribution | Ensemble) else ""
-        raise TypeError(
-            f"the forecast is {described(forecast)}, not a GaussianMixture, a torch distribution or an Ensemble{swapped}"
-        )
     observed = as_observations(y)
-    if isinstance(forecast, Ensemble):
-        batch, targets = forecast.members.shape[:-2], forecast.n_targets
-    else:
-        require_vector_distribution(forecast, observed.shape[-2])
-        batch, targets = forecast.batch_shape, forecast.event_shape[-1]
-    if observed.shape[-2:] != (batch[-1], targets):
-        raise ValueError(
-            f"y has shape {tuple(observed.shape)}, but the forecast is for {batch[-1]} cases and {targets} targets"
-        )
-    if observed.device.type == "cpu" and not bool(observed.isfinite().all()):
-        bad = int((~observed.isfinite()).any(-1).sum())
-        raise ValueError(
-            f"y has NaN or infinite values in {bad} of {observed[..., 0].numel()} cases, so the penalty would be NaN; "
-            "drop them"
-        )
+    require_fitting(observed, forecast)
+    if observed.device.type == "cpu":
+        require_observations(observed, "drop those cases, or the penalty would be NaN")
     return observed
 
 

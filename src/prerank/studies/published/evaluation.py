@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.calibration import PreRank, inclusive_levels, pce, pce_null
-from prerank.forecast import GaussianMixture
+from prerank.forecast import GaussianMixture, as_observations
 from prerank.studies.published.softdraws import SoftDraws, keyed_noise, soft_streams
 from prerank.studies.published.view import published_pit
 
@@ -29,6 +29,7 @@ def published_pits(
     y: Tensor, forecast: GaussianMixture, preranks: Sequence[PreRank], n_draws: int = 100, seed: int = 0
 ) -> Iterator[list[Tensor]]:
     """The published test PITs, minibatch by minibatch of 256: one tensor (..., B, K) per pre-rank."""
+    y = as_observations(y)
     n_cases = y.shape[-2]
     for number, start in enumerate(range(0, n_cases, BATCH)):
         cases = slice(start, min(start + BATCH, n_cases))

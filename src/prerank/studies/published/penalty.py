@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from prerank.calibration import PreRank, pce_kde
-from prerank.forecast import Forecast, GaussianMixture
+from prerank.forecast import Forecast, GaussianMixture, as_observations
 from prerank.studies.published.softdraws import SoftDraws, keyed_noise, soft_streams
 from prerank.studies.published.view import published_pit
 from prerank.training import Numbers, PreRankPenalty, Sizes, Stream, declares_capture
@@ -60,6 +60,7 @@ class PublishedPenalty:
         noise: Mapping[str, Numbers] | None = None,
     ) -> Tensor:
         """Penalty of forecasts for a minibatch y (..., B, D): (...,)."""
+        y = as_observations(y)
         if not isinstance(forecast, GaussianMixture):
             raise TypeError(f"the published penalty is for a GaussianMixture, not a {type(forecast).__name__}")
         if noise is None:
