@@ -67,6 +67,6 @@ def diagnosis_figure(panels: Sequence[dict[str, Any]], n_cases: int) -> Figure:
             f"Rank histograms and reliability diagrams, {n_cases:,} cases: flat and on the diagonal is calibrated. "
             "Grey: ±3 standard errors of a bin (top), 95 % consistency band (bottom)"
         )
-        lines = textwrap.wrap(title, int(15 * figure.get_figwidth()))
+        lines = textwrap.wrap(title, int(14 * figure.get_figwidth()))
         figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10, color=GREY)
     return figure

@@ -163,48 +163,7 @@ def story_figure(cells: pd.DataFrame) -> Figure:
     with quiet_style():
         figure = new_figure(7.6, 5.4)
         ax = figure.subplots()
-        nulls = cells.drop_duplicates("dataset")
-        low = 0.7 * min(cells["exact"].min(), cells["exact_null"].min())
-        high = 1.5 * max(cells["published"].max(), cells["exact"].max())
-        ax.plot([low, high], [low, high], color=GREY, lw=0.9, zorder=0)
-        least = float(cells["published_null"].min())
-        ax.text(0.5 * high, 0.53 * high, "equal", color=GREY, fontsize=8, **_ALONG_THE_DIAGONAL)
-        ax.axhspan(low, least, color=PALE, lw=0, zorder=0)
-        ax.text(
-            0.97 * high,
-            0.96 * least,
-            "less than expected under calibration",
-            color=GREY,
-            fontsize=8,
-            ha="right",
-            va="top",
-        )
-        ax.scatter(nulls["exact_null"], nulls["published_null"], marker="+", s=60, color=GREY, lw=1.4, zorder=2)
-        for prerank in PRERANKS:
-            own = cells[cells["prerank"] == prerank]
-            faces = [COLOURS[prerank] if wrong else "white" for wrong in own["is_miscalibrated"]]
-            ax.scatter(
-                own["exact"],
-                own["published"],
-                marker=MARKERS[prerank],
-                s=34,
-                c=faces,
-                edgecolors=COLOURS[prerank],
-                lw=1.1,
-                zorder=3,
-            )
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.set_xlim(low, high)
-        ax.set_ylim(0.75 * least, high)
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axis.set_minor_formatter(NullFormatter())
-        ax.set_xlabel("PCE, exact: whole test set")
-        ax.set_ylabel("PCE, as published: per batch of 256")
-        ax.grid(color=PALE, lw=0.6)
-        ax.set_axisbelow(True)
+        _both_evaluations(ax, cells)
         handles = [
             Line2D([], [], ls="", marker=MARKERS[name], color=COLOURS[name], ms=6, label=name) for name in PRERANKS
         ]
@@ -223,6 +182,52 @@ def story_figure(cells: pd.DataFrame) -> Figure:
             f"Of {len(cells)} baseline cells the published evaluation calls {called} miscalibrated, the exact test {wrong}",
         )
         return figure
+
+
+def _both_evaluations(ax: Axes, cells: pd.DataFrame) -> None:
+    """A mark per cell on logarithmic axes, the diagonal, and what is expected under calibration."""
+    nulls = cells.drop_duplicates("dataset")
+    low = 0.7 * min(cells["exact"].min(), cells["exact_null"].min())
+    high = 1.5 * max(cells["published"].max(), cells["exact"].max())
+    ax.plot([low, high], [low, high], color=GREY, lw=0.9, zorder=0)
+    least = float(cells["published_null"].min())
+    ax.text(0.5 * high, 0.53 * high, "equal", color=GREY, fontsize=8, **_ALONG_THE_DIAGONAL)
+    ax.axhspan(low, least, color=PALE, lw=0, zorder=0)
+    ax.text(
+        0.97 * high,
+        0.96 * least,
+        "less than expected under calibration",
+        color=GREY,
+        fontsize=8,
+        ha="right",
+        va="top",
+    )
+    ax.scatter(nulls["exact_null"], nulls["published_null"], marker="+", s=60, color=GREY, lw=1.4, zorder=2)
+    for prerank in PRERANKS:
+        own = cells[cells["prerank"] == prerank]
+        faces = [COLOURS[prerank] if wrong else "white" for wrong in own["is_miscalibrated"]]
+        ax.scatter(
+            own["exact"],
+            own["published"],
+            marker=MARKERS[prerank],
+            s=34,
+            c=faces,
+            edgecolors=COLOURS[prerank],
+            lw=1.1,
+            zorder=3,
+        )
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(low, high)
+    ax.set_ylim(0.75 * least, high)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+    ax.set_xlabel("PCE, exact: whole test set")
+    ax.set_ylabel("PCE, as published: per batch of 256")
+    ax.grid(color=PALE, lw=0.6)
+    ax.set_axisbelow(True)
 
 
 def time_figure(minutes: pd.DataFrame, training: str) -> Figure:
