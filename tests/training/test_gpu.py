@@ -11,7 +11,8 @@ import torch
 
 from prerank.calibration import paper_preranks
 from prerank.kernels import rows, without
-from prerank.training import PreRankPenalty, PublishedPenalty, Run, TrainingSet, fit
+from prerank.studies.published import PublishedPenalty
+from prerank.training import PreRankPenalty, Run, TrainingSet, fit
 
 ROOT = Path(__file__).parents[2]
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
