@@ -114,7 +114,7 @@ def test_smooth_pits_of_reparameterised_draws_are_seeded():
 
 def test_a_distribution_without_reparameterised_draws_is_refused():
     law = Independent(Poisson(torch.ones(5, 3, requires_grad=True)), 1)
-    with pytest.raises(TypeError, match=r"Independent has no reparameterised draws .* zero gradient without a word"):
+    with pytest.raises(TypeError, match=r"Independent has no reparameterised draws .* silently zero gradient"):
         projected_pit(torch.ones(5, 3), law, Location(), SmoothRank())
 
 
