@@ -20,6 +20,7 @@ class Custom:
     The function is given torch tensors; one that can only work with NumPy arrays is given those, and cannot be trained
     with. It must treat every point alike, whatever stands beside it.
 
+    >>> from prerank import Ensemble
     >>> maximum = Custom(lambda y: y.amax(-1), name="maximum")
     >>> maximum.given(Ensemble(torch.zeros(4, 10, 3)))(torch.rand(4, 11, 3)).shape
     torch.Size([4, 11, 1])

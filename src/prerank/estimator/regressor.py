@@ -68,7 +68,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     >>> model.predict(table.x[:5]).shape
     (5, 2)
     >>> model.predict_distribution(table.x[:5])
-    GaussianMixture()
+    GaussianMixture(5 cases, 2 components, 2 targets)
     >>> model.sample(table.x[:5], n_draws=50).shape
     (5, 50, 2)
     """
