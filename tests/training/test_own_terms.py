@@ -425,7 +425,7 @@ def test_a_prerank_of_ones_own_is_probed_before_the_first_step(tiny, small):
         def given(self, view):
             return Custom(lambda y: y.amax(-1) - y.amin(-1), name=self.name).given(view)
 
-    assert needs_of(Range(), 3) == (False, False)
+    assert needs_of(Range(), 3) == (False, False, False)
     penalty = PreRankPenalty(Range(), n_draws=20)
     assert list(penalty.streams(Architecture(1, 3), 8)) == ["ranked"]
     assert not fit([Run(0, penalty, 5.0)], tiny(), small()).diverged.any()

@@ -92,7 +92,7 @@ def projected_pit(
 
     >>> from prerank import Location, Ensemble
     >>> y, members = torch.zeros(2, 3), torch.ones(2, 9, 3)
-    >>> pit = projected_pit(Location(), Ensemble(members), y)
+    >>> pit = projected_pit(y, Ensemble(members), Location())
     >>> pit.lower.squeeze(), pit.upper.squeeze(), pit.method
     (tensor([0., 0.], dtype=torch.float64), tensor([0.1000, 0.1000], dtype=torch.float64), 'rank among 9 members')
     """
