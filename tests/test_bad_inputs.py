@@ -948,19 +948,19 @@ TRAINING: list[Case] = [
         "penalty of a tensor",
         lambda: PreRankPenalty(Location())(T, torch.from_numpy(E)),
         TypeError,
-        "the forecast is a Tensor, not a GaussianMixture",
+        "the forecast is a Tensor; pass an Ensemble, a GaussianMixture",
     ),
     (
         "penalty swapped",
         lambda: PreRankPenalty(Location())(mixture(), T),
         TypeError,
-        r"takes \(y, forecast\), in this order",
+        r"y is a GaussianMixture, .* the order is \(y, forecast\)",
     ),
     (
         "penalty: y NaN",
         lambda: PreRankPenalty(Location())(put(Y, NAN, 0, 0), mixture()),
         ValueError,
-        "in 1 of 6 cases, so the penalty would be NaN",
+        "1 of 18 values of y are NaN or infinite, .* or the penalty would be NaN",
     ),
     ("penalty: y of one axis", lambda: PreRankPenalty(Location())(Y[:, 0], mixture()), ValueError, "it needs two axes"),
     (
