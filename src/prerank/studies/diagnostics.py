@@ -29,7 +29,7 @@ class Source(Enum):
     """What the pre-rank takes directions, a density or a joint CDF from."""
 
     POOLED = "members pooled with the observation"
-    KNOWN = "the distribution that the members were drawn from"
+    KNOWN = "the forecast's known law"  # as it stands in the records
     OWN_MEMBERS = "the members that it ranks"
 
 
