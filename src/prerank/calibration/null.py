@@ -41,7 +41,7 @@ class PCENull:
 
     def p_value(self, statistic: float | np.ndarray) -> np.ndarray:
         """Share of the null at or above the statistic, (1 + #) / (B + 1): never zero, valid for any B."""
-        above = len(self.sample) - np.searchsorted(self.sample, np.asarray(statistic) * (1 - 1e-9), side="left")
+        above = len(self.sample) - np.searchsorted(self.sample, np.asarray(statistic) * (1 - 1e-9))
         return (1.0 + above) / (len(self.sample) + 1.0)
 
 
@@ -130,8 +130,8 @@ def null_curves(
     if not as_intervals:
         return np.asfortranarray(counts[:, :-1].cumsum(1, dtype=np.int32) / n_cases)
     curves = np.empty((REPLICATES, len(levels)), order="F")
-    for start in range(0, REPLICATES, 5000):
-        curves[start : start + 5000] = counts[start : start + 5000] @ adds / n_cases
+    for rows in np.split(np.arange(REPLICATES), 10):
+        curves[rows] = counts[rows] @ adds / n_cases
     return curves
 
 
@@ -182,10 +182,9 @@ def reliability_band(
         return _band_of_ranks(n_cases, coverage, grid, curves, n_members)
     tails = np.ones(len(curves))
     for j, level in enumerate(alpha):
-        if 0 < level < 1:
-            x, where = np.unique(np.rint(curves[:, j] * n_cases), return_inverse=True)
-            two_sided = 2 * np.minimum(stats.binom.cdf(x, n_cases, level), stats.binom.sf(x - 1, n_cases, level))
-            np.minimum(tails, two_sided[where], out=tails)
+        x, where = np.unique(np.rint(curves[:, j] * n_cases), return_inverse=True)
+        two_sided = 2 * np.minimum(stats.binom.cdf(x, n_cases, level), stats.binom.sf(x - 1, n_cases, level))
+        np.minimum(tails, two_sided[where], out=tails)
     # The curve with exactly this tail belongs to the band: a hair less, or rounding would shut it out.
     tail = float(np.quantile(tails, 1 - coverage, method="lower")) * (1 - 1e-9)
     lower = stats.binom.ppf(tail / 2, n_cases, alpha) / n_cases

@@ -50,13 +50,13 @@ def _features(intervals: Intervals) -> Tensor:
     bias = 0.5 * (x + z)
     dispersion = 0.5 * (x * x + x * z + z * z) - 0.5  # the mean of (3 t² - 1) / 2 over [x, z]
     scale = (_TAIL * (1 - _TAIL)) ** 0.5
-    low = torch.where(width > 0, _share_below(lower, upper, width, _TAIL), (lower < _TAIL).double())
-    high = torch.where(width > 0, 1 - _share_below(lower, upper, width, 1 - _TAIL), (lower > 1 - _TAIL).double())
+    low = torch.where(width > 0, _share_below(lower, width, _TAIL), (lower < _TAIL).double())
+    high = torch.where(width > 0, 1 - _share_below(lower, width, 1 - _TAIL), (lower > 1 - _TAIL).double())
     return torch.stack([bias * 3**0.5, dispersion * 5**0.5, (low - _TAIL) / scale, (high - _TAIL) / scale], -1)
 
 
-def _share_below(lower: Tensor, upper: Tensor, width: Tensor, level: float) -> Tensor:
-    return ((level - lower) / torch.where(width > 0, width, 1.0)).clamp(0.0, 1.0)
+def _share_below(lower: Tensor, width: Tensor, level: float) -> Tensor:
+    return ((level - lower) / width).clamp(0.0, 1.0)
 
 
 def read(
