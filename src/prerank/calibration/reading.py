@@ -26,7 +26,7 @@ def shape(pit: Tensor | Intervals, case_weights: Tensor | None = None, points: I
     Of ranks, which are intervals, the mean over each is taken; `points` (N, P), the intervals of all points that could
     have been the observation, then tell how much the scores vary under calibration.
     """
-    seen = _features(pit if isinstance(pit, Intervals) else Intervals(pit.detach(), pit.detach()))
+    seen = _features(pit if isinstance(pit, Intervals) else Intervals(pit, pit))
     weights = torch.full_like(seen[:, 0], 1.0 / len(seen))
     if case_weights is not None:
         weights = (case_weights / case_weights.sum()).to(seen)
