@@ -367,3 +367,14 @@ def test_the_copula_penalty_survives_a_component_that_hardly_weighs_anything(log
     y = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
     gradients = torch.autograd.grad(PreRankPenalty(Copula())(law, y), (logits, loc))
     assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_missing_observations_are_counted_case_by_case_in_all_models():
+    logits, loc, factor, y = parameters(cases=5)
+    several = GaussianMixture(*(part.expand(2, 3, *part.shape) for part in (logits, loc, factor)))
+    y = y.expand(2, 3, 5, 3).clone()
+    y[0, 0, 1] = torch.nan
+    y[1, 2, 4, 0] = torch.inf
+    y[1, 2, 0, 1:] = torch.nan
+    with pytest.raises(ValueError, match=r"NaN or infinite values in 3 of 30 cases"):
+        PreRankPenalty(Location())(several, y)
