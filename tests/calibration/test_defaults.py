@@ -81,7 +81,10 @@ def flat(value):
         (lambda **given: pce_null(7, n_members=3, **given).mean, {"n_levels": 100, "power": 1, "unrandomised": False}),
         (lambda **given: reliability_band(7, **given), {"coverage": 0.95, "n_levels": 100}),
         (lambda **given: pce_test(RANKS, **given)[1:], {"n_levels": 100, "power": 1, "n_replicates": 999, "seed": 0}),
-        (lambda **given: exchange_replicates(RANKS, centred_levels(), **given), {"n_replicates": 999, "power": 1, "seed": 0}),
+        (
+            lambda **given: exchange_replicates(RANKS, centred_levels(), **given),
+            {"n_replicates": 999, "power": 1, "seed": 0},
+        ),
         (
             lambda **given: pce_interval(Z[:, :1], **given),
             {"coverage": 0.95, "n_levels": 100, "n_replicates": 999, "seed": 0},

@@ -224,7 +224,7 @@ def numbers_of_ranks(unit: int, levels: Tensor) -> Numbering:
     if unit <= 256:
         first = torch.arange(unit, dtype=torch.float64, device=levels.device)
         return Numbering(torch.arange(unit, device=levels.device), None, first / unit, (first + 1) / unit)
-    level_at = (levels * unit).floor().long().clamp_max(unit - 1)
+    level_at = (levels * unit).long().clamp_max(unit - 1)
     apart = torch.zeros(unit + 1, dtype=torch.long, device=levels.device)
     apart[level_at] = 1
     apart[level_at + 1] = 1

@@ -84,7 +84,7 @@ def pce_null(
         raise ValueError(f"{n_cases} cases: at least one is needed")
     if n_members is not None and n_members < 1:
         raise ValueError(f"n_members={n_members}: at least one member is needed, or None for continuous PITs")
-    grid = (centred_levels(n_levels) if levels is None else levels).double()
+    grid = centred_levels(n_levels) if levels is None else levels
     return _pce_null(n_cases, tuple(grid.tolist()), float(require_power(power)), n_members, unrandomised)
 
 
