@@ -166,13 +166,17 @@ def test_weights_at_their_edges():
     for weights in (torch.zeros(2, 3, 4, 5), torch.full((2, 3, 4, 5), NAN), torch.full((2, 3, 4, 5), INF)):
         with pytest.raises(ValueError, match="finite and non-negative, with a positive sum"):
             pits(y, Ensemble(members, weights), Marginal())
+    some_negative = torch.ones(2, 3, 4, 5)
+    some_negative[1, 0, 2, 1] = -0.5
+    with pytest.raises(ValueError, match="finite and non-negative, with a positive sum"):
+        pits(y, Ensemble(members, some_negative), Marginal())
     one_empty = torch.ones(2, 3, 4, 5)
     one_empty[1, 2, 3] = 0.0
     with pytest.raises(ValueError, match="positive sum"):
         pits(y, Ensemble(members, one_empty), Marginal())
     one_empty[1, 2, 3, 0] = 1.0
     assert pits(y, Ensemble(members, one_empty), Marginal()).lower.shape == (2, 3, 4, 3)
-    for own, message in ((torch.full((2, 3, 4), -1.0), "non-negative"), (torch.full((2, 3, 4), NAN), "non-negative")):
+    for own, message in ((torch.full((2, 3, 4), -0.5), "non-negative"), (torch.full((2, 3, 4), NAN), "non-negative")):
         with pytest.raises(ValueError, match=message):
             pits(y, Ensemble(members, one_empty), Marginal(), observation_weights=own)
     assert pits(y, Ensemble(members, one_empty), Marginal(), observation_weights=torch.zeros(2, 3, 4)).exact

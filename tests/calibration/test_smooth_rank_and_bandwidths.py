@@ -126,3 +126,16 @@ def test_the_bandwidths_of_a_smooth_copula_are_constants_of_its_gradient():
     constant = gradients(lambda m, w: smooth_log_joint_cdf(points, m, w / w.sum(-1, keepdim=True), held))
     for found, expected in zip(learnt, constant, strict=True):
         torch.testing.assert_close(found, expected)
+
+
+def test_a_smooth_joint_cdf_has_the_gradient_of_its_formula_in_points_draws_and_weights():
+    generator = torch.Generator().manual_seed(1)
+    points, draws = (torch.randn(2, size, 3, generator=generator, dtype=torch.float64) for size in (4, 5))
+    weights = 0.2 + torch.rand(2, 5, generator=generator, dtype=torch.float64)
+    width = 0.5 + torch.rand(2, 1, 3, generator=generator, dtype=torch.float64)
+    found = smooth_log_joint_cdf(points, draws, weights, width)
+    excess = ((draws[:, None] - points[:, :, None]) / width[:, None]).clamp_min(0)
+    expected = (weights[:, None] * (-0.5 * excess.square().sum(-1)).exp()).sum(-1).log()
+    torch.testing.assert_close(found, expected)
+    given = [part.requires_grad_() for part in (points, draws, weights)]
+    assert torch.autograd.gradcheck(lambda *parts: smooth_log_joint_cdf(*parts, width), given)
