@@ -288,6 +288,18 @@ def test_the_mean_error_of_unrandomised_ranks_is_a_binomial_sum(n_cases):
             assert found.mean == pytest.approx(found.sample.mean(), abs=5 * found.sample.std() / 50_000**0.5)
 
 
+def test_a_value_of_the_null_counts_itself_and_all_that_equal_it_but_for_rounding():
+    null = pce_null(3, n_members=2)
+    assert float(null.p_value(null.sample[0])) == 1.0
+    assert float(null.p_value(null.sample[0] * (1 + 1e-12))) == 1.0
+    largest = null.sample[-1]
+    share = (null.sample >= largest * (1 - 1e-9)).sum()
+    assert float(null.p_value(largest)) == pytest.approx((1 + share) / (len(null.sample) + 1))
+    assert float(null.p_value(2 * largest)) == pytest.approx(1 / (len(null.sample) + 1))
+    both = null.p_value(np.array([null.sample[0], 2 * largest]))
+    assert both.shape == (2,)
+
+
 def test_nulls_of_too_few_are_refused_and_of_one_are_not():
     for n_cases in (0, -1):
         for function in (pce_null, reliability_band):

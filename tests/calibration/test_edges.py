@@ -29,7 +29,9 @@ from prerank import (
     projected_pit,
     reliability_curve,
 )
+from prerank.calibration.curvetable import tables_of
 from prerank.calibration.inputs import checked_case_ids, label_array, listed_preranks, require_power
+from prerank.calibration.intervals import Intervals
 from prerank.calibration.preranks import log_density, principal_directions
 
 NAN, INF = float("nan"), float("inf")
@@ -97,6 +99,13 @@ def test_powers_are_positive_numbers(power):
 def test_what_is_no_power_is_refused(power, error):
     with pytest.raises(error, match="power="):
         require_power(power)
+
+
+def test_pits_that_are_numbers_have_no_unit():
+    z = torch.tensor([[[1]], [[2]]])
+    for unit in (3, torch.tensor([3, 4])):
+        with pytest.raises(ValueError, match="have unit 1"):
+            tables_of(Intervals(z, z, unit), centred_levels(3))
 
 
 # -- counts in messages, over all models

@@ -244,7 +244,7 @@ def _numbers_of_ties(lower: Tensor, upper: Tensor, unit: int, rows: Tensor | Non
         seen[(lower[part].long() * stride + upper[part].long()).flatten()] = True
     pairs = seen.nonzero()[:, 0]
     number = torch.zeros(len(seen), dtype=torch.int32, device=lower.device)
-    number[pairs] = torch.arange(len(pairs), dtype=torch.int32, device=lower.device)
+    number[pairs] = torch.arange(len(pairs), device=lower.device).int()
     first = pairs.div(stride, rounding_mode="floor")
     return Numbering(number, stride, first.double() / unit, (pairs % stride).double() / unit)
 

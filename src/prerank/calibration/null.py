@@ -57,7 +57,7 @@ def null_cells(levels: np.ndarray, n_members: int | None, unrandomised: bool) ->
         return probability, steps(numbers.lower, numbers.upper, torch.from_numpy(levels)).numpy()
     below = levels if n_members is None else (np.floor(levels * n_members + 1e-9) + 1.0) / (n_members + 1.0)
     cells = np.arange(len(levels) + 1)
-    probability = np.diff(np.concatenate([[0.0], np.clip(below, 0.0, 1.0), [1.0]]))
+    probability = np.diff(np.concatenate([[0.0], below, [1.0]]))
     return probability, (cells[:, None] <= cells[:-1]).astype(float)
 
 
@@ -101,7 +101,7 @@ def _pce_null(
 
     grid = np.array(levels)
     probability, adds = null_cells(grid, n_members, unrandomised)
-    expected = np.clip(probability @ adds, 0.0, 1.0)
+    expected = np.minimum(probability @ adds, 1.0)
     if power == 2:
         variance = probability @ adds**2 - expected**2
         return PCENull(float(((expected - grid) ** 2 + variance / n_cases).mean()), draw)

@@ -106,7 +106,8 @@ def spread_matrix(points: Tensor, weights: Tensor | None = None) -> Tensor:
     if weights is None:
         deviation -= (total(deviation, -2) / points.shape[-2])[..., None, :]
         return (deviation.mT @ deviation) / points.shape[-2]
-    share = (weights.double() / weights.double().sum(-1, keepdim=True))[..., None]
+    weights = weights.double()
+    share = (weights / weights.sum(-1, keepdim=True))[..., None]
     deviation -= total(share * deviation, -2)[..., None, :]
     return (share * deviation).mT @ deviation
 
