@@ -18,8 +18,8 @@ memory and changes no number; and what is assigned to names that only these plac
 
 A place in the code is sampled first, then one fault there; strata are modules, in proportion to their places. Tests
 run once under coverage; a mutant meets those tests of its package's folders that execute its statement, the fastest
-first, until one fails or 20 seconds of tests are over. What is left then meets the slower ones, for up to a minute
-more. The checkout is never touched: each of the workers has its own copy of the tree. Results are JSON lines in a
+first, until one fails or 20 seconds of tests are over. What is left then meets the slower ones, for up to 40
+more seconds. The checkout is never touched: each of the workers has its own copy of the tree. Results are JSON lines in a
 folder named after the content of the tree, so a run that is stopped goes on where it was. Time-outs count as killed.
 `benchmarks/survivors.md` holds the reasons of known survivors; a mutant stays a survivor in the first score whatever
 its reason, and a second one leaves out those proven equivalent.
@@ -76,7 +76,7 @@ FOR_GPU = ("calibration/jacobi.py",)  # nothing in it runs on a CPU
 # Seconds of tests that a mutant meets, and those that a survivor meets after them: leaving out the slowest can only make the
 # score lower, and without a limit nearly all the time would go into the survivors.
 MOST_SECONDS = 20.0
-MORE_SECONDS = 60.0
+MORE_SECONDS = 40.0
 SURVIVORS = ROOT / "benchmarks" / "survivors.md"
 # what the tests import anyway: loaded once, so that a mutant's process, a fork of this one, starts in a moment
 PRELOADED = (
@@ -280,7 +280,9 @@ def _spared(source: str) -> list[tuple[Position, Position]]:
     for item in tree.body:  # Forecast = Ensemble | Distribution; ELEMENTS_ON_GPU = ...
         name = item.targets[0] if isinstance(item, ast.Assign) else None
         if isinstance(name, ast.Name) and (
-            name.id.endswith("_GPU") or (name.id[0].isupper() and not name.id.isupper())
+            name.id.endswith("_GPU")
+            or (name.id[0].isupper() and not name.id.isupper())
+            or ast.unparse(item.value).startswith("TypeVar(")  # type: ignore[attr-defined]
         ):
             spared.append(item)
     for node in ast.walk(tree):

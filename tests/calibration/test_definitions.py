@@ -273,8 +273,9 @@ def test_the_mean_error_of_one_case_is_a_sum_over_its_ranks(n_members, levels):
     )
 
 
+@pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("n_cases", [1, 4, 30])
-def test_the_mean_error_of_unrandomised_ranks_is_a_binomial_sum(n_cases):
+def test_the_mean_error_of_unrandomised_ranks_is_a_binomial_sum(n_cases, power):
     for n_members in (1, 4, 9):
         for levels in (centred_levels(7), inclusive_levels(10)):
             total = 0.0
@@ -282,8 +283,8 @@ def test_the_mean_error_of_unrandomised_ranks_is_a_binomial_sum(n_cases):
                 chance = (math.floor(level * n_members + 1e-9) + 1) / (n_members + 1)
                 counts = np.arange(n_cases + 1)
                 law = stats.binom.pmf(counts, n_cases, chance)
-                total += (law * np.abs(level - counts / n_cases)).sum()
-            found = pce_null(n_cases, levels=levels, n_members=n_members, unrandomised=True)
+                total += (law * np.abs(level - counts / n_cases) ** power).sum()
+            found = pce_null(n_cases, power=power, levels=levels, n_members=n_members, unrandomised=True)
             assert found.mean == pytest.approx(total / len(levels))
             assert found.mean == pytest.approx(found.sample.mean(), abs=5 * found.sample.std() / 50_000**0.5)
 
