@@ -32,6 +32,7 @@ from prerank import (
 from prerank.calibration.curvetable import tables_of
 from prerank.calibration.inputs import checked_case_ids, label_array, listed_preranks, require_power
 from prerank.calibration.intervals import Intervals
+from prerank.calibration.pooling import canonical, canonical_points
 from prerank.calibration.preranks import log_density, principal_directions
 
 NAN, INF = float("nan"), float("inf")
@@ -189,6 +190,16 @@ def test_weights_at_their_edges():
         with pytest.raises(ValueError, match=message):
             pits(y, Ensemble(members, one_empty), Marginal(), observation_weights=own)
     assert pits(y, Ensemble(members, one_empty), Marginal(), observation_weights=torch.zeros(2, 3, 4)).exact
+
+
+def test_a_negative_zero_is_a_zero():
+    points = torch.tensor([[[-0.0, 1.0], [0.0, -0.0]]])
+    assert not canonical(points).signbit().any()
+    found = canonical_points(points)
+    assert not found.given.signbit().any()
+    assert not found.ordered.signbit().any()
+    same = canonical_points(torch.tensor([[[-0.0], [0.0]]]))
+    assert same.place.tolist() == [[0, 0]]
 
 
 # -- pre-ranks at the edge of their meaning
@@ -350,6 +361,8 @@ def test_missing_labels_of_arrays_are_found():
         with pytest.raises(ValueError, match=r"2 missing labels .* the first for case 1"):
             label_array(values, "blocks", 3)
     assert label_array(np.array(["a", "b"]), "blocks", 2).tolist() == ["a", "b"]
+    with pytest.raises(ValueError, match="1 missing labels"):
+        label_array(np.ma.array(["a", "b"], mask=[False, True]), "blocks", 2)
     for wrong in (np.zeros((2, 1)), np.zeros(3), []):
         with pytest.raises(ValueError, match=r"one label per case is \(2,\)"):
             label_array(wrong, "blocks", 2)

@@ -11,6 +11,7 @@ from prerank import (
     PCA,
     ClosedForm,
     Copula,
+    Custom,
     EmpiricalRank,
     Ensemble,
     GaussianMixture,
@@ -66,6 +67,14 @@ def test_results_cannot_be_changed_and_are_equal_only_to_themselves(make, field)
     assert value == value
     assert value != other  # tensors have no single truth value, so contents are not compared
     assert len({value, other}) == 2
+
+
+def test_ways_and_functions_of_points_are_values():
+    for value in (Custom(abs, name="size"), RandomisedRank(), ClosedForm(), EmpiricalRank(), SmoothRank()):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            value.name = "another"
+        assert value == dataclasses.replace(value)
+        assert len({value, dataclasses.replace(value)}) == 1
 
 
 def test_numbers_from_elsewhere_keep_their_names_groups_and_order():
@@ -245,6 +254,14 @@ def test_a_closed_form_is_asked_for_by_name_and_keeps_its_points_only_if_asked_t
     assert kept.points.lower.shape == (5, 31, 1)
     assert torch.equal(kept.points.lower[:, 0], kept.lower)
     assert alone.method == kept.method == "closed form"
+
+
+def test_a_smooth_rank_says_that_it_is_one_and_not_exact():
+    smooth = pits(normal(5, 3, seed=26), mixture(), [Scale()], SmoothRank(temperature=7.0), n_draws=12)
+    assert not smooth.exact
+    assert smooth.method == "smooth rank among 12 draws, temperature 7"
+    assert smooth.are_values
+    assert pits(normal(5, 3, seed=26), mixture(), [Scale(), Location()], n_draws=12).exact
 
 
 def test_empirical_ranks_are_shares_of_members_at_or_below():

@@ -19,6 +19,7 @@ from prerank.calibration import (
     SmoothRank,
     paper_preranks,
     pce,
+    pce_kde,
     smooth_pit,
 )
 from prerank.calibration.projection import PointwiseProjection
@@ -443,3 +444,12 @@ def test_weights_of_cases_may_be_those_of_each_model():
     for e in range(2):
         one = GaussianMixture(law.logits[e], law.loc[e], law.scale_tril[e])
         torch.testing.assert_close(together[e], penalty(one, y, case_weights=weights[e]))
+
+
+@pytest.mark.parametrize("setting", [{}, {"n_levels": 7}, {"temperature": 20.0}, {"power": 2}])
+def test_the_penalty_is_the_smooth_error_of_its_pits(setting):
+    logits, loc, factor, y = parameters(cases=9)
+    law = GaussianMixture(logits, loc, factor)
+    penalty = PreRankPenalty((Marginal(), Scale()), n_draws=10, **setting)
+    errors = [pce_kde(pit, **{"temperature": 100.0, **setting}).mean() for pit in penalty.pits(law, y)]
+    torch.testing.assert_close(penalty(law, y), torch.stack(errors).mean())

@@ -178,3 +178,11 @@ def test_tuning_judges_by_a_hundred_draws_unless_told_otherwise(tiny, small, mon
     for options in ({}, {"n_draws": 12}):
         tune(PreRankPenalty(Location()), tiny(dtype=torch.float32), (1.0,), options=small(max_epochs=1), **options)
     assert asked == [100, 100, 12, 12]
+
+
+def test_of_a_single_seed_any_difference_counts():
+    assert choose_strength(table((0, 1), (0.05, 0.02), (1.0, 1.0)), parsimonious=True) == 1
+    assert choose_strength(table((0, 1, 2), (0.05, 0.02, 0.02), (1.0, 1.0, 1.0)), parsimonious=True) == 1
+    same = table((0, 1), (0.05, 0.02), (1.0, 1.0), seeds=(0, 1, 2))  # differences that do not vary
+    assert choose_strength(same, parsimonious=True) == 1
+    assert choose_strength(same) == 1

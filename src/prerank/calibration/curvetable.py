@@ -67,7 +67,7 @@ class Coded(NamedTuple):
         n_sets, n_projections, n_codes = len(weights), self.codes.shape[1], len(self.curves)
         column = torch.arange(n_projections, device=self.codes.device) * n_codes
         codes = self.codes.reshape(n_sets, -1, n_projections)
-        counts = weights.new_zeros(n_sets, n_projections * n_codes, dtype=torch.float64)
+        counts = weights.new_zeros(n_sets, n_projections * n_codes)
         for sets in chunks(n_sets, codes[0].numel(), self.codes.device):
             place = torch.arange(sets.stop - sets.start, device=self.codes.device)[:, None, None] * counts.shape[1]
             rows_at_once = (sets.stop - sets.start) * n_projections

@@ -27,7 +27,7 @@ def shape(pit: Tensor | Intervals, case_weights: Tensor | None = None, points: I
     have been the observation, then tell how much the scores vary under calibration.
     """
     seen = _features(pit if isinstance(pit, Intervals) else Intervals(pit, pit))
-    weights = torch.full_like(seen[:, 0], 1.0 / len(seen))
+    weights = seen.new_full((len(seen),), 1.0 / len(seen))
     if case_weights is not None:
         weights = (case_weights / case_weights.sum()).to(seen)
     variance = torch.ones(4, dtype=seen.dtype, device=seen.device)
