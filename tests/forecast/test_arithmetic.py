@@ -194,6 +194,9 @@ def test_components_are_drawn_as_often_as_they_weigh():
     ):
         law.draw(5)
     assert law.draw(5, at_least=1).members.shape == (1, 5, 1)
+    assert law.draws_from([normal(1, 6, 1, seed=15)])[0].members.shape == (1, 6, 1)
+    with pytest.raises(ValueError, match="ask for 6 or more"):
+        law.draws_from([normal(1, 5, 1, seed=15)])
 
 
 def test_draws_of_any_law_are_keyed_by_seed_and_stream():

@@ -13,6 +13,7 @@ from torch.distributions import (
     LogNormal,
     Normal,
     TransformedDistribution,
+    constraints,
 )
 
 from prerank import Ensemble, GaussianMixture, as_ensemble
@@ -188,6 +189,16 @@ class TestSupport:
 
         refuse_outside_support(Own(torch.Size((4,)), torch.Size((2,)), validate_args=False), torch.ones(4, 2))
         refuse_outside_support(Ensemble(torch.zeros(4, 3, 2)), torch.ones(4, 2))
+
+    def test_a_support_asked_target_by_target_must_hold_for_all_of_them(self):
+        class Positive(Distribution):
+            arg_constraints: ClassVar = {}
+            support = constraints.positive
+
+        law = Positive(torch.Size((3,)), torch.Size((2,)), validate_args=False)
+        refuse_outside_support(law, torch.ones(3, 2))
+        with pytest.raises(ValueError, match=r"Positive forecast in 2 of 3 cases, the first at case 0 \(1, -1\)"):
+            refuse_outside_support(law, torch.tensor([[1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]))
 
     def test_other_errors_of_a_support_are_not_swallowed(self):
         class Broken(Distribution):

@@ -189,6 +189,7 @@ def test_labels_are_looked_for_where_a_container_keeps_them():
     assert plain.cases is None
     assert list(plain.targets) == list("abc")
     assert labels_of(Y, 2).cases is None
+    assert labels_of(Y.tolist(), 2).cases is None
     assert labels_of(array(Y, ("time", "place")), 3).cases is None
 
 
