@@ -171,6 +171,14 @@ def test_leading_axes_of_observations_are_those_of_the_forecast_or_one_or_none()
             pits(bad, forecast, Marginal())
 
 
+@pytest.mark.parametrize(("n_cases", "n_targets"), [(0, 3), (4, 0), (0, 0)])
+def test_nothing_to_rank_is_refused_in_several_models_too(n_cases, n_targets):
+    for lead in ((), (2,), (2, 3)):
+        y, members = torch.zeros(*lead, n_cases, n_targets), torch.zeros(*lead, n_cases, 5, n_targets)
+        with pytest.raises(ValueError, match="holds no case or no target"):
+            pits(y, Ensemble(members), Marginal())
+
+
 def test_weights_at_their_edges():
     y, members = several()
     for weights in (torch.zeros(2, 3, 4, 5), torch.full((2, 3, 4, 5), NAN), torch.full((2, 3, 4, 5), INF)):

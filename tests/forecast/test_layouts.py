@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 from torch.distributions import Independent, Normal
 
-from prerank.forecast import Ensemble, GaussianMixture, as_ensemble, as_tensor
+from prerank.forecast import Ensemble, GaussianMixture, as_ensemble, as_tensor, require_vector_distribution
 from prerank.forecast.alignment import Labels, labels_of, oriented, positions
 from prerank.forecast.arrays import accepts_arrays, as_observations, described, is_forecast, is_foreign
 from prerank.forecast.fills import refuse_fill_values
@@ -296,6 +297,20 @@ def test_infinite_and_missing_values_take_no_part_in_the_search_for_fill_values(
     for values in ([1e20, 9e16], [-1e20, 1.0], [1e20, float("inf")], [1e20, float("nan")], [1e20]):
         with pytest.raises(ValueError, match=f"1 of {len(values)} values of y are -?1e\\+20"):
             refuse_fill_values(torch.tensor(values, dtype=torch.float64), "y")
+
+
+def test_laws_of_another_library_are_refused_whatever_they_can_do():
+    for law in (stats.multinomial(3, [0.5, 0.5]), stats.gaussian_kde(Y.T), stats.norm(0, 1), stats.norm):
+        with pytest.raises(TypeError, match="the forecast is a law of another library"):
+            as_tensor(law, "the forecast")
+
+
+def test_a_law_for_one_case_is_refused_with_the_number_of_cases_where_it_is_known():
+    law = Independent(Normal(torch.zeros(3), 1.0), 1)
+    with pytest.raises(ValueError, match=r"batch shape \(N,\) for N cases with law\.expand\(\(N,\)\)"):
+        require_vector_distribution(law)
+    with pytest.raises(ValueError, match=r"batch shape \(4,\) for 4 cases with law\.expand\(\(4,\)\)"):
+        require_vector_distribution(law, 4)
 
 
 def test_names_for_what_a_value_is():
