@@ -203,6 +203,31 @@ def test_the_defaults_of_replicates_are_999_of_seed_zero_and_power_one():
     assert pce_test(pit).replicates.shape == (999, 2)
 
 
+def test_points_are_picked_as_often_as_they_weigh():
+    """One case whose points all have another error: the errors of replicates tell which point was picked."""
+    y, members = torch.tensor([[2.5]]).double(), torch.tensor([[[1.0], [2.0], [3.0]]]).double()
+    weights, own = torch.tensor([[1.0, 2.0, 4.0]]).double(), torch.tensor([3.0]).double()
+    weighted = pits(y, Ensemble(members, weights), [Marginal()], observation_weights=own, exchangeable=True)
+    equal = pits(y, Ensemble(members), [Marginal()], exchangeable=True)
+    for pit, shares in ((weighted, [0.3, 0.1, 0.2, 0.4]), (equal, [0.25] * 4)):
+        lower, upper = pit.points.lower[0, :, 0], pit.points.upper[0, :, 0]
+        levels = torch.tensor([0.4, 0.9]).double()  # at which no two points add the same
+        ramps = ((levels[:, None] - lower) / (upper - lower)).clamp(0, 1)
+        errors = (ramps - levels[:, None]).abs().mean(0)
+        found = exchange_replicates(pit, levels, 4000).pce[:, 0]
+        for error in errors.unique():
+            share = sum(s for s, e in zip(shares, errors.tolist(), strict=True) if abs(e - error) < 1e-12)
+            assert abs(float(((found - error).abs() < 1e-9).double().mean()) - share) < 5 * 0.5 / 4000**0.5
+
+
+def test_every_projection_whose_law_is_known_has_its_expected_error():
+    x = normal(30, 6, 3, seed=24)
+    pit = pits(x[:, 0], Ensemble(x[:, 1:]), [Marginal(), Location(), Scale()], exchangeable=True)
+    test = pce_test(pit, n_replicates=9)
+    assert test.expected.tolist() == [pce_null(30, n_members=5).mean] * 5
+    assert test.null_level.tolist() == [pce_null(30, n_members=5).mean] * 3
+
+
 def test_blocks_with_one_weight_per_member_up_to_rounding_are_accepted():
     weights = uniform(1, 5, seed=8).expand(12, 5) * (1 + 1e-13 * uniform(12, 5, seed=9))
     x = normal(12, 6, 1, seed=10)

@@ -88,6 +88,9 @@ def test_numbers_from_elsewhere_keep_their_names_groups_and_order():
     assert several.notes == {}
     assert several.case_ids.tolist() == [0, 1, 2, 3]
     assert several.tied.tolist() == [0.0] * 3
+    single = ProjectedPIT.of_values(z.float())
+    assert single.lower.dtype == torch.float32
+    assert single.tied.dtype == single.parts[0].ties.dtype == torch.float64  # shares are counted in double precision
     named = ProjectedPIT.of_values(z, ["a", "b", "c"], ["x", "y", "x"])
     assert named.groups == ("x", "x", "y")
     assert named.names == ("a", "c", "b")
