@@ -30,10 +30,10 @@ from prerank import (
     reliability_curve,
 )
 from prerank.calibration.curvetable import tables_of
-from prerank.calibration.inputs import checked_case_ids, label_array, listed_preranks, require_power
+from prerank.calibration.inputs import checked_case_ids, label_array, require_power
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.pooling import canonical, canonical_points
-from prerank.calibration.preranks import log_density, principal_directions
+from prerank.calibration.preranks import principal_directions
 
 NAN, INF = float("nan"), float("inf")
 
@@ -295,10 +295,12 @@ def test_a_law_of_torch_is_seen_through_its_own_covariance_density_and_draws():
     found, expected = PCA().given(law).directions, PCA().given(twin).directions
     torch.testing.assert_close(found.expand_as(expected), expected)
     points = normal(5, 7, 2, seed=18)
-    torch.testing.assert_close(log_density(law, points), law.log_prob(points.movedim(1, 0)).movedim(0, 1))
+    density = HDR().given(law)(points)[..., 0]
+    torch.testing.assert_close(density, law.log_prob(points.movedim(1, 0)).movedim(0, 1))
     other = Independent(LogNormal(torch.zeros(5, 2).double(), torch.ones(5, 2).double()), 1)
     positive = points.exp()
-    torch.testing.assert_close(log_density(other, positive), other.log_prob(positive.movedim(1, 0)).movedim(0, 1))
+    density = HDR().given(other)(positive)[..., 0]
+    torch.testing.assert_close(density, other.log_prob(positive.movedim(1, 0)).movedim(0, 1))
     pit = pits(y.exp(), other, [PCA(), HDR(), Copula(n_reference=50)], n_draws=20)
     assert pit.notes["HDR"] == "log_prob of Independent"
     assert pit.notes["copula"] == "joint CDF of 50 points"
@@ -318,8 +320,9 @@ def test_the_papers_preranks_are_those_with_a_meaning(n_targets, names):
 
 
 def test_preranks_are_listed_from_one_several_or_a_generator():
+    x = normal(3, 4, 2, seed=25)
     for given in (Location(), [Location()], (Location(),), (item for item in [Location()])):
-        assert listed_preranks(given) == [Location()]
+        assert pits(x[:, 0], Ensemble(x[:, 1:]), given).groups == ("location",)
 
 
 def test_functions_of_points_may_be_numpys_whole_numbers_or_several_values():
