@@ -27,6 +27,7 @@ from prerank import (
     reliability_band,
     reliability_curve,
 )
+from prerank.calibration import interval
 from prerank.calibration.blindness import projection_power
 from prerank.calibration.null import in_quadrature, rank_spread
 from prerank.calibration.projectedpit import ProjectedPIT
@@ -449,6 +450,16 @@ def test_an_interval_with_blocks_is_that_of_resampled_blocks():
     assert thrice == pytest.approx(once)
     alone = pce_interval(z.repeat_interleave(3, 0), null=torch.zeros(9))
     assert alone.high - alone.estimate < 0.75 * (thrice.high - thrice.estimate)
+
+
+@pytest.mark.parametrize("units", [2, 3, 21, 400])
+def test_intervals_of_few_units_are_wider(units, monkeypatch):
+    """By Student's law, and by the spread of units whose mean was estimated from themselves."""
+    pit = ProjectedPIT.of_values(torch.linspace(0.2, 0.6, 60).double()[:, None])
+    monkeypatch.setattr(interval, "_bootstrap", lambda *_: (torch.full((99,), 0.001).double(), units))
+    found = pce_interval(pit, coverage=0.8, null=torch.zeros(99))
+    expected = 0.001 * (units / (units - 1)) ** 0.5 * stats.t.ppf(0.9, units - 1) / stats.norm.ppf(0.9)
+    assert found.high - found.estimate == pytest.approx(expected)
 
 
 # -- large numbers

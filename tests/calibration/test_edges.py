@@ -32,6 +32,7 @@ from prerank import (
 from prerank.calibration.curvetable import tables_of
 from prerank.calibration.inputs import checked_case_ids, label_array, require_power
 from prerank.calibration.intervals import Intervals
+from prerank.calibration.pooled import joint_cdf
 from prerank.calibration.pooling import canonical, canonical_points
 from prerank.calibration.preranks import principal_directions
 
@@ -198,6 +199,14 @@ def test_weights_at_their_edges():
         with pytest.raises(ValueError, match=message):
             pits(y, Ensemble(members, one_empty), Marginal(), observation_weights=own)
     assert pits(y, Ensemble(members, one_empty), Marginal(), observation_weights=torch.zeros(2, 3, 4)).exact
+
+
+@pytest.mark.parametrize(
+    ("point", "centre", "share"), [(0.5, 0.5 + 1e-12, 0.0), (0.5 - 1e-12, 0.5, 0.0), (0.5, 0.5, 1.0)]
+)
+def test_joint_cdfs_tell_numbers_apart_that_single_precision_does_not(point, centre, share):
+    points, centres = (torch.full((1, 1, 2), value, dtype=torch.float64) for value in (point, centre))
+    assert joint_cdf(points, centres).item() == share
 
 
 def test_a_negative_zero_is_a_zero():

@@ -175,6 +175,9 @@ def test_results_of_different_precision_stand_side_by_side_in_the_wider():
     assert pit.parts[0].observed.lower.dtype == torch.float32
     assert pit.lower.dtype == pit.values.dtype == torch.float64
     assert not pit.are_values
+    turned = pits(torch.zeros(4, 2), law, [Scale(), Location()], n_draws=9)
+    assert turned.lower.dtype == torch.float64
+    assert torch.equal(turned.lower, pit.lower[:, [1, 0]])
     assert pits(torch.zeros(4, 2), law, [Location(), Marginal()]).are_values
 
 

@@ -228,6 +228,18 @@ def test_an_ensemble_keeps_the_precision_and_weights_of_what_it_is_made_of():
     assert torch.equal(cut.weights, weights[:, [2, 0]])
 
 
+def test_a_reference_is_for_the_cases_of_the_members_or_one_law_for_all():
+    members = normal(2, 4, 5, 3, seed=16)
+    for batch in ((2, 4), (4,), (1,)):
+        law = Independent(Normal(torch.zeros(*batch, 3), 1.0), 1)
+        assert Ensemble(members, reference=law).reference is law
+    for batch in ((4, 2), (2,), (2, 4, 5)):
+        with pytest.raises(ValueError, match=f"for {batch[-1]} cases and 3 targets, the members for 4 and 3"):
+            Ensemble(members, reference=Independent(Normal(torch.zeros(*batch, 3), 1.0), 1))
+    with pytest.raises(ValueError, match="for 1 cases and 3 targets"):
+        Ensemble(members, reference=normal(1, 5, 3, seed=17))
+
+
 def test_whole_numbers_are_taken_from_anything_that_is_one():
     assert require_whole(np.int32(3), "n") == require_whole(torch.tensor(3), "n") == 3
     assert require_whole(1, "n") == 1

@@ -200,6 +200,12 @@ class TestSupport:
         with pytest.raises(ValueError, match=r"Positive forecast in 2 of 3 cases, the first at case 0 \(1, -1\)"):
             refuse_outside_support(law, torch.tensor([[1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]))
 
+    def test_the_first_five_targets_of_a_case_outside_are_shown(self):
+        law = Independent(LogNormal(torch.zeros(2, 7), torch.ones(2, 7)), 1)
+        y = torch.tensor([[1.0] * 7, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, -7.0]])
+        with pytest.raises(ValueError, match=r"case 1 \(1, 2, 3, 4, 5\)"):
+            refuse_outside_support(law, y)
+
     def test_other_errors_of_a_support_are_not_swallowed(self):
         class Broken(Distribution):
             arg_constraints: ClassVar = {}

@@ -86,6 +86,7 @@ def test_dimensions_that_y_and_the_forecast_share_have_the_same_role():
         (Y, array(VALUES, NAMES), {"time": "case", "number": "case"}, "would be the cases"),
         (Y, array(VALUES, NAMES), {"time": "day"}, "does not give a dimension"),
         (Y, array(VALUES, NAMES), {"day": "case"}, "does not give a dimension"),
+        (array(Y, ("a", "b")), Ensemble(VALUES), {"a": "day"}, "does not give a dimension"),
         (Y, array(VALUES, NAMES), ("time", "number"), "name each of"),
         (Y, array(VALUES, NAMES), ("time", "time", "place"), "name each of"),
         (Y, VALUES, {"time": "case"}, "which only xarray objects have"),
