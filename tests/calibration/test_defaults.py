@@ -168,6 +168,14 @@ def test_weights_in_single_precision_are_the_numbers_they_are():
         )
         torch.testing.assert_close(found.points.lower, expected.points.lower, rtol=0, atol=1e-12)
         torch.testing.assert_close(found.points.upper, expected.points.upper, rtol=0, atol=1e-12)
+        own_only = pits(
+            y,
+            Ensemble(members, weights),
+            [Marginal(), Location(), PCA(), HDR(), Copula()],
+            observation_weights=observation,
+        )
+        torch.testing.assert_close(own_only.lower, expected.lower, rtol=0, atol=1e-12)
+        torch.testing.assert_close(own_only.upper, expected.upper, rtol=0, atol=1e-12)
         for one, other in zip(
             pce_test(found, n_replicates=19, case_weights=cases)[1:],
             pce_test(expected, n_replicates=19, case_weights=cases.double())[1:],

@@ -139,6 +139,17 @@ def test_shapes_with_one_case_one_target_or_leading_axes_are_not_ambiguous():
     assert as_ensemble(np.zeros((4, 5, 3))).members.shape == (4, 5, 3)
 
 
+def test_named_dimensions_of_other_lengths_are_refused_and_no_length_is_ambiguous_among_names():
+    for shape in ((5, 5, 3), (4, 5, 2)):
+        for forecast in (array(np.zeros(shape), ROLES), array(np.zeros(shape), ROLES, ("member", "target", "case"))):
+            with pytest.raises(ValueError, match="does not match y of shape"):
+                observations_and_forecast(Y, forecast)
+            with pytest.raises(ValueError, match="does not match y of shape"):
+                as_ensemble(forecast, torch.from_numpy(Y))
+    for shape in ((4, 4, 3), (4, 3, 3)):
+        assert members_of(Y, array(np.zeros(shape), ROLES)).shape == shape
+
+
 def test_swapped_arguments_are_recognised_by_their_shapes():
     with pytest.raises(ValueError, match="look swapped"):
         observations_and_forecast(VALUES, Y)
