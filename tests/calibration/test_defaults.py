@@ -10,6 +10,7 @@ from prerank import (
     Contrast,
     Copula,
     Dependency,
+    EmpiricalRank,
     Ensemble,
     GaussianMixture,
     Location,
@@ -151,31 +152,25 @@ def test_errors_of_many_pits_in_single_precision_keep_their_digits():
     assert interval == pytest.approx(wide, rel=1e-5)
 
 
-def test_weights_in_single_precision_are_the_numbers_they_are():
+@pytest.mark.parametrize("how", [None, EmpiricalRank()], ids=str)
+def test_weights_in_single_precision_are_the_numbers_they_are(how):
     y, members = normal(7, 2, seed=8), normal(7, 9, 2, seed=9)
     weights, own = uniform(7, 9, seed=10, dtype=torch.float32), uniform(7, seed=11, dtype=torch.float32)
     cases = uniform(7, seed=12, dtype=torch.float32)
+    preranks = [Marginal(), Location(), PCA(), HDR(), Copula()]
+
+    def ranked(dtype, observation, **options):
+        own_weights = None if observation is None else observation.to(dtype)
+        forecast = Ensemble(members, weights.to(dtype))
+        return pits(y, forecast, preranks, how, observation_weights=own_weights, **options)
+
     for observation in (None, own):
-        found, expected = (
-            pits(
-                y,
-                Ensemble(members, weights.to(dtype)),
-                [Marginal(), Location(), PCA(), HDR(), Copula()],
-                exchangeable=True,
-                observation_weights=None if observation is None else observation.to(dtype),
-            )
-            for dtype in (torch.float32, torch.float64)
-        )
+        found, expected = (ranked(dtype, observation, exchangeable=True) for dtype in (torch.float32, torch.float64))
         torch.testing.assert_close(found.points.lower, expected.points.lower, rtol=0, atol=1e-12)
         torch.testing.assert_close(found.points.upper, expected.points.upper, rtol=0, atol=1e-12)
-        own_only = pits(
-            y,
-            Ensemble(members, weights),
-            [Marginal(), Location(), PCA(), HDR(), Copula()],
-            observation_weights=observation,
-        )
-        torch.testing.assert_close(own_only.lower, expected.lower, rtol=0, atol=1e-12)
-        torch.testing.assert_close(own_only.upper, expected.upper, rtol=0, atol=1e-12)
+        alone = ranked(torch.float32, observation)
+        torch.testing.assert_close(alone.lower, expected.lower, rtol=0, atol=1e-12)
+        torch.testing.assert_close(alone.upper, expected.upper, rtol=0, atol=1e-12)
         for one, other in zip(
             pce_test(found, n_replicates=19, case_weights=cases)[1:],
             pce_test(expected, n_replicates=19, case_weights=cases.double())[1:],

@@ -452,6 +452,17 @@ def test_an_interval_with_blocks_is_that_of_resampled_blocks():
     assert alone.high - alone.estimate < 0.75 * (thrice.high - thrice.estimate)
 
 
+def test_points_that_a_result_kept_do_not_change_its_interval():
+    x = normal(25, 6, 2, seed=25).round(decimals=1) + 0.3
+    y, forecast = x[:, 0], Ensemble(x[:, 1:])
+    for blocks in (None, torch.arange(25)):
+        kept, plain = (
+            pce_interval(pits(y, forecast, Marginal(), exchangeable=keep), null=torch.zeros(9), blocks=blocks)
+            for keep in (True, False)
+        )
+        assert kept == pytest.approx(plain)
+
+
 @pytest.mark.parametrize("units", [2, 3, 21, 400])
 def test_intervals_of_few_units_are_wider(units, monkeypatch):
     """By Student's law, and by the spread of units whose mean was estimated from themselves."""

@@ -222,6 +222,14 @@ def test_progress_is_told_chunk_by_chunk_and_changes_nothing(kind, small_chunks,
         torch.testing.assert_close(found.pick, whole.pick)
 
 
+def test_linear_projections_do_not_depend_on_the_blocks_they_are_computed_in(monkeypatch):
+    y, members = normal(9, 3, seed=27), normal(9, 12, 3, seed=28)
+    whole = pits(y, Ensemble(members), [Location(), PCA()], exchangeable=True)
+    monkeypatch.setattr("prerank.forecast.elementwise.BYTES", 500)
+    parts = pits(y, Ensemble(members), [Location(), PCA()], exchangeable=True)
+    assert torch.equal(parts.points.lower, whole.points.lower)
+
+
 def test_gradients_keep_all_cases_together(small_chunks):
     law = mixture(9)
     y = normal(9, 3, seed=16).requires_grad_()
