@@ -19,7 +19,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from prerank import Ensemble, Location, Marginal, Scale, centred_levels, pce_test, projected_pit, reliability_curve
+from prerank import Ensemble, Location, Marginal, Scale, pce_test, projected_pit, reliability_curve
+from prerank.calibration import centred_levels
 from prerank.calibration.interval import pce_intervals
 from prerank.calibration.null import in_quadrature
 from prerank.randomness import torch_generator
@@ -60,7 +61,7 @@ def cell_rows(error: str, n_blocks: int, repetitions: int, device: torch.device)
     curves: dict[str, list[Tensor]] = {}
     for start in range(0, repetitions, size):
         y, members = data(error, blocks, min(size, repetitions - start), start, device)
-        pit = projected_pit(PRERANKS, Ensemble(members), y, exchangeable=True)
+        pit = projected_pit(y, Ensemble(members), PRERANKS, exchangeable=True)
         test = pce_test(pit, blocks=blocks)
         for g, part in enumerate(pit.parts):
             own = pit.of(part.prerank)

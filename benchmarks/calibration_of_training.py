@@ -17,8 +17,8 @@ import torch
 
 from prerank.calibration import Marginal, PreRank, paper_preranks, pce, pce_null
 from prerank.forecast import GaussianMixture
+from prerank.studies.published import SoftDraws, published_pit, with_gumbel
 from prerank.training import PreRankPenalty
-from prerank.training.published import SoftDraws, published_pit, with_gumbel
 
 DRAWS = 100
 CHUNK = 500
@@ -53,7 +53,7 @@ def training_pce(prerank: PreRank, law: GaussianMixture, y: torch.Tensor, n_draw
     with torch.no_grad():
         for step, start in enumerate(range(0, len(y), CHUNK)):
             cases = slice(start, min(start + CHUNK, len(y)))
-            parts += penalty.pits(law.select(cases), y[cases], step=step)
+            parts += penalty.pits(y[cases], law.select(cases), step=step)
     return float(pce(torch.cat(parts).clamp(0.0, 1.0)).mean())
 
 
@@ -67,9 +67,8 @@ def published_training_pce(n_cases: int, n_targets: int = 2, n_draws: int = DRAW
         cases = slice(start, min(start + CHUNK, n_cases))
         shape = (cases.stop - cases.start, n_draws, 5, n_targets + 1)
         noise = with_gumbel(torch.randn(*shape, generator=torch.Generator().manual_seed(step)))
-        parts.append(
-            published_pit(Marginal(), law.select(cases), y[cases], SoftDraws.of(law.select(cases), (noise, None)))
-        )
+        some = law.select(cases)
+        parts.append(published_pit(y[cases], some, Marginal(), SoftDraws.of(some, {"ranked": noise})))
     return float(pce(torch.cat(parts).clamp(0.0, 1.0)).mean())
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from prerank import Copula, Ensemble, RandomisedRank, paper_preranks, pce_test, projected_pit
+from prerank import Copula, Ensemble, paper_preranks, pce_test, projected_pit
+from prerank.calibration import RandomisedRank
 from prerank.randomness import torch_generator
 from prerank.studies.scenarios import gaussian_vector
 
@@ -64,7 +65,7 @@ def rows(repetitions: int, device: torch.device) -> list[dict[str, object]]:
                 for some in torch.arange(repetitions).split(10):
                     forecast = Ensemble(members[some])
                     # another seed for every part: randomised ranks of one seed would be alike where ranks tie
-                    pit = projected_pit(preranks, forecast, y[some], how, seed=int(some[0]), exchangeable=True)
+                    pit = projected_pit(y[some], forecast, preranks, how, seed=int(some[0]), exchangeable=True)
                     parts.append(pce_test(pit, n_replicates=199).p_value <= LEVEL)
                 rejected.append(torch.cat(parts).double())
             for g, item in enumerate(preranks):

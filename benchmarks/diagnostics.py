@@ -31,9 +31,9 @@ def run(name: str, n_cases: int, n_members: int, n_targets: int, threads: int, c
     preranks = paper_preranks(n_targets)
     chosen = [prerank for prerank in preranks if name in (prerank.name, TOGETHER, WITH_TEST)]
     small = Ensemble(x[:50, 1:])  # the first call of an operation loads it
-    pce_test(projected_pit(chosen, small, y[:50], exchangeable=True), n_replicates=2)
+    pce_test(projected_pit(y[:50], small, chosen, exchangeable=True), n_replicates=2)
     before, cpu, begin = peak(), time.process_time(), time.perf_counter()
-    pit = projected_pit(chosen, forecast, y, exchangeable=name == WITH_TEST)
+    pit = projected_pit(y, forecast, chosen, exchangeable=name == WITH_TEST)
     if name == WITH_TEST:
         pce_test(pit)
     connection.send((time.perf_counter() - begin, time.process_time() - cpu, peak() - before))

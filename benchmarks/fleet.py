@@ -10,7 +10,8 @@ from typing import NamedTuple
 import torch
 
 from prerank.calibration import paper_preranks
-from prerank.training import FitOptions, PreRankPenalty, PublishedPenalty, Run, TrainingSet, fit
+from prerank.studies.published import PublishedPenalty
+from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
 
 
 class Comparison(NamedTuple):

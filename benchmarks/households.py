@@ -10,7 +10,8 @@ import torch
 
 from prerank.calibration import paper_preranks
 from prerank.data import PAPER_SEEDS, load, published_order, split
-from prerank.training import Bar, FitOptions, Run, TrainingSet, evaluate, fit
+from prerank.studies.evaluation import evaluate_both
+from prerank.training import Bar, FitOptions, Run, TrainingSet, fit
 
 # Baseline PCE of the paper (its table of the unregularised model), and the range of its regularised NLL and energy score.
 PAPER = {
@@ -41,7 +42,7 @@ def main() -> None:
     for place, seed in enumerate(PAPER_SEEDS):
         x, y = test[seed]
         law = fleet.forecast(x, [place])
-        records.append(evaluate(law, y[None], paper_preranks(y.shape[-1])).assign(seed=seed))
+        records.append(evaluate_both(y[None], law, paper_preranks(y.shape[-1])).assign(seed=seed))
     table = pd.concat(records)
     print(f"epochs of the best weights: {fleet.best_epoch.tolist()}, steps {fleet.steps}")
     for metric, (low, high) in RANGES.items():

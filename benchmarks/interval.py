@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from scipy import optimize, stats
 
-from prerank import centred_levels, pce_interval
+from prerank import pce_interval
+from prerank.calibration import centred_levels
 from prerank.randomness import key, numpy_generator
 
 PROMISED = 0.94

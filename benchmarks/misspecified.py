@@ -79,7 +79,7 @@ def study(
             "nll": -float(law.log_prob(y).mean()),
         }
         judged = preranks if run.penalty is None else [p for p in preranks if p.name == run.penalty.name]
-        pit = projected_pit(judged, law, y)
+        pit = projected_pit(y, law, judged)
         for prerank in judged:
             own = [k for k, group in enumerate(pit.groups) if group == prerank.name]
             value = float(pce(pit.values[:, own].double()).mean())

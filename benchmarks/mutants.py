@@ -11,15 +11,15 @@ no test could miss. Two kinds are added through its plugin class, since this cod
 argument left out (`correction=0`) and a method left out (`.detach()`). mutmut, by its source, leaves out functions with
 a decorator, which are most of the public ones here.
 
-Left alone is what no test on a CPU could tell: message texts and annotations; branches for a GPU, functions that only
-such branches call, and what follows a return that every CPU takes; the size of a piece where work is cut into pieces
-(the last arguments of `chunks`, `blocks`, `at_once`, `over_cases`, and those of `lru_cache`), which costs time and
-memory and changes no number; and what is assigned to names that only these places read.
+Left alone is what no test on a CPU could tell: message texts and annotations; branches for a GPU, and functions that
+only such branches call; the size of a piece where work is cut into pieces (the last arguments of `chunks`, `blocks`,
+`at_once`, `over_cases`, and those of `lru_cache`), which costs time and memory and changes no number; and what is
+assigned to names that only these places read.
 
 A place in the code is sampled first, then one fault there; strata are modules, in proportion to their places. Tests
 run once under coverage; a mutant meets those tests of its package's folders that execute its statement, the fastest
-first, until one fails or 20 seconds of tests are over. What is left then meets the slower ones, for up to 40
-more seconds. The checkout is never touched: each of the workers has its own copy of the tree. Results are JSON lines in a
+first, until one fails or 20 seconds of tests are over. What is left then meets the slower ones, for up to 40 more
+seconds. The checkout is never touched: each of the workers has its own copy of the tree. Results are JSON lines in a
 folder named after the content of the tree, so a run that is stopped goes on where it was. Time-outs count as killed.
 `benchmarks/survivors.md` holds the reasons of known survivors; a mutant stays a survivor in the first score whatever
 its reason, and a second one leaves out those proven equivalent.
@@ -60,8 +60,8 @@ CORE = (
     "forecast",
     "scores",
     "training/penalty.py",
-    "training/tune.py",
-    "data/split.py",
+    "training/tuning.py",
+    "data/splitting.py",
     "data/cleaning.py",
 )
 TESTS = {
@@ -72,7 +72,6 @@ TESTS = {
     "data": ("tests/data", "tests/test_bad_inputs.py"),
 }
 COPIED = ("src", "tests", "benchmarks", "docs", "README.md", "pyproject.toml")
-FOR_GPU = ("calibration/jacobi.py",)  # nothing in it runs on a CPU
 # Seconds of tests that a mutant meets, and those that a survivor meets after them: leaving out the slowest can only make the
 # score lower, and without a limit nearly all the time would go into the survivors.
 MOST_SECONDS = 20.0
@@ -231,8 +230,7 @@ def modules(only: list[str]) -> list[str]:
     found = []
     for item in CORE:
         paths = [folder / item] if item.endswith(".py") else sorted((folder / item).glob("*.py"))
-        found += [path.relative_to(folder).as_posix() for path in paths if not path.name.endswith("_kernel.py")]
-    found = [path for path in found if path not in FOR_GPU]
+        found += [path.relative_to(folder).as_posix() for path in paths]
     if not only:
         return found
     chosen = [path for path in found if any(path.startswith(item.removeprefix("src/prerank/")) for item in only)]
@@ -303,17 +301,9 @@ def _only_on_a_gpu(tree: ast.Module) -> list[ast.AST]:
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and _asks_for_gpu(node.test):
             # the branch, and the question: on a CPU its other conditions decide nothing
-            denied = "not has_kernel" in ast.unparse(node.test)
-            found += [node.test] if denied else [node.test, *node.body]
+            found += [node.test, *node.body]
         elif isinstance(node, ast.Assign | ast.Return) and node.value and _asks_for_gpu(node.value):
             found.append(node)
-        if isinstance(node, ast.FunctionDef):
-            for place, statement in enumerate(node.body):
-                # `if not has_kernels(...) or ...: return`: whatever follows is for a GPU
-                if isinstance(statement, ast.If) and ast.unparse(statement.test).startswith("not has_kernel"):
-                    either = isinstance(statement.test, ast.UnaryOp) or isinstance(statement.test.op, ast.Or)  # type: ignore
-                    if either and isinstance(statement.body[-1], ast.Return):
-                        found += node.body[place + 1 :]
     inside = _inside(found)
     for item in tree.body:  # a function that nothing else in its module calls
         if isinstance(item, ast.FunctionDef) and item.name.startswith("_"):
@@ -373,7 +363,7 @@ def _inside(nodes: list[ast.AST]) -> set[int]:
 
 def _asks_for_gpu(expression: ast.expr) -> bool:
     text = ast.unparse(expression)
-    return any(name in text for name in ("has_kernel", "is_cuda", "'cuda'"))
+    return any(name in text for name in ("kernel_for(", "is_cuda", "'cuda'"))
 
 
 def mutant_of(site: Site, fault: tuple[str, int]) -> Mutant | None:

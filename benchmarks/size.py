@@ -24,7 +24,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from prerank import Ensemble, GaussianMixture, PCETest, ProjectedPIT, paper_preranks, pce_null, pce_test, projected_pit
+from prerank import Ensemble, GaussianMixture, ProjectedPIT, paper_preranks, pce_null, pce_test, projected_pit
+from prerank.calibration import PCETest
 from prerank.calibration.testing import exceedance, resolved
 from prerank.randomness import torch_generator
 
@@ -147,7 +148,7 @@ def data(setting: Setting, n_sets: int, start: int, device: torch.device) -> tup
 
 def tested(y: Tensor, forecast: Ensemble | GaussianMixture) -> tuple[ProjectedPIT, PCETest]:
     """What `check` computes, for several data sets at once: every argument at its default."""
-    pit = projected_pit(paper_preranks(y.shape[-1]), forecast, y, exchangeable=True)
+    pit = projected_pit(y, forecast, paper_preranks(y.shape[-1]), exchangeable=True)
     return pit, pce_test(pit)
 
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 from prerank.calibration import paper_preranks
-from prerank.training import FitOptions, PreRankPenalty, PublishedPenalty, Run, TrainingSet, fit
-from prerank.training.progress import Stopwatch
+from prerank.studies.published import PublishedPenalty
+from prerank.training import FitOptions, PreRankPenalty, Run, Stopwatch, TrainingSet, fit
 
 BATCH, DRAWS, FEATURES, COMPONENTS = 256, 100, 10, 5
 STRENGTHS = (0.01, 0.1, 1.0, 5.0, 10.0)

@@ -26,31 +26,26 @@ from prerank import (
     MixtureRegressor,
     PreRankPenalty,
     ProjectedPIT,
-    RandomisedRank,
     Scale,
-    SmoothRank,
-    SquaredDifference,
     as_ensemble,
-    centred_levels,
     check,
     check_pits,
     corrected_pce,
-    inclusive_levels,
     pce,
     pce_interval,
-    pce_kde,
     pce_null,
     pce_test,
     projected_pit,
     reliability_band,
     reliability_curve,
 )
+from prerank.calibration import RandomisedRank, SmoothRank, SquaredDifference, centred_levels, inclusive_levels, pce_kde
 from prerank.calibration.inputs import checked_case_ids, require_how
 from prerank.calibration.pit import ClosedForm, EmpiricalRank
 from prerank.data import Table, split
 from prerank.data.cleaning import clean
 from prerank.data.errors import DataError
-from prerank.data.split import SplitProtocol
+from prerank.data.splitting import SplitProtocol
 from prerank.forecast import as_observations, as_tensor, differentiable_draws, equally_weighted_draws
 from prerank.scores import Fair, TwoSets, crps, energy_score, nll, variogram_score
 from prerank.training import EnergyScore, Run
@@ -165,7 +160,7 @@ FORECASTS: list[Case] = [
         "a scipy law",
         lambda: check(Y, stats.norm(0, 1)),
         TypeError,
-        r"law of another library \(rv.*frozen\); pass draws",
+        r"distribution of another library \(rv.*frozen\); pass draws",
     ),
     (
         "a joint scipy law",
@@ -195,9 +190,9 @@ FORECASTS: list[Case] = [
         "other targets",
         lambda: check(Y[:, :2], Ensemble(E)),
         ValueError,
-        r"\(6, 4, 3\) \(cases, members, targets\), but y",
+        r"y has shape \(6, 2\), .* 6 cases and 3 targets",
     ),
-    ("no members", lambda: check(Y, E[:, :0]), ValueError, r"shape \(6, 0, 3\): no members; at least one"),
+    ("no members", lambda: check(Y, E[:, :0]), ValueError, r"shape \(6, 0, 3\) .*: no members; at least one"),
     ("no member present", lambda: check(Y, E * NAN), ValueError, "every member of every case has a missing value"),
     ("infinite member", lambda: check(Y, put(E, INF, 0, 0, 0)), ValueError, "members have 1 infinite values"),
     (
@@ -229,7 +224,7 @@ FORECASTS: list[Case] = [
         "unbatched law",
         lambda: check(Y, MultivariateNormal(torch.zeros(3), torch.eye(3))),
         ValueError,
-        r"no axis of cases; .*law\.expand\(\(6,\)\)",
+        r"no axis of cases; .*forecast\.expand\(\(6,\)\)",
     ),
     (
         "law of one case",
@@ -238,8 +233,18 @@ FORECASTS: list[Case] = [
         r"batch shape \(1,\), but y has 6 cases: .*expand\(\(6,\)\)",
     ),
     ("law of other cases", lambda: check(Y[:4], LAW), ValueError, r"batch shape \(6,\), but y has 4 cases"),
-    ("law of other targets", lambda: check(Y[:, :2], LAW), ValueError, "the forecast is for 3 targets, but y has 2"),
-    ("law of scalars", lambda: check(Y, Normal(LAW.loc, 1.0)), ValueError, r"event shape \(\).*Independent\(law, 1\)"),
+    (
+        "law of other targets",
+        lambda: check(Y[:, :2], LAW),
+        ValueError,
+        r"y has shape \(6, 2\), .* 6 cases and 3 targets",
+    ),
+    (
+        "law of scalars",
+        lambda: check(Y, Normal(LAW.loc, 1.0)),
+        ValueError,
+        r"event shape \(\).*Independent\(forecast, 1\)",
+    ),
     ("two models", lambda: check(Y, mixture().expand((2, N))), ValueError, "one model at a time"),
     (
         "a law that cannot be cut",
@@ -343,7 +348,7 @@ FORECASTS: list[Case] = [
         r"shape \(6, 3\): name each",
     ),
     ("as_ensemble, sample-first", lambda: as_ensemble(E, np.zeros((4, 3))), ValueError, "it looks sample-first"),
-    ("no draws", lambda: equally_weighted_draws(LAW, 0), ValueError, f"n_members=0: {WHOLE}"),
+    ("no draws", lambda: equally_weighted_draws(LAW, 0), ValueError, f"n_draws=0: {WHOLE}"),
     (
         "draws of a scalar law",
         lambda: equally_weighted_draws(Normal(torch.zeros(3), 1.0), 5),
@@ -697,65 +702,65 @@ PRERANKS: list[Case] = [
 PITS: list[Case] = [
     (
         "pit: forecast an array",
-        lambda: projected_pit(Location(), E, T),
+        lambda: projected_pit(T, E, Location()),
         TypeError,
         "the forecast is an ndarray; pass an Ensemble",
     ),
     (
         "pit: forecast a class",
-        lambda: projected_pit(Location(), Ensemble, T),
+        lambda: projected_pit(T, Ensemble, Location()),
         TypeError,
         "the forecast is the class Ensemble",
     ),
-    ("pit: no pre-rank", lambda: projected_pit([], Ensemble(E), T), ValueError, "no pre-rank given"),
-    ("pit: swapped", lambda: projected_pit(Location(), T, Ensemble(E)), TypeError, "y is an Ensemble, .* look swapped"),
+    ("pit: no pre-rank", lambda: projected_pit(T, Ensemble(E), []), ValueError, "no pre-rank given"),
+    ("pit: swapped", lambda: projected_pit(Ensemble(E), T, Location()), TypeError, "y is an Ensemble, .* look swapped"),
     (
         "pit: y NaN",
-        lambda: projected_pit(Location(), Ensemble(E), T * NAN),
+        lambda: projected_pit(T * NAN, Ensemble(E), Location()),
         ValueError,
-        "NaN or infinite values in 6 of 6",
+        "18 of 18 values of y are NaN or infinite",
     ),
     (
         "pit: members NaN",
-        lambda: projected_pit(Location(), Ensemble(E * NAN), T),
+        lambda: projected_pit(T, Ensemble(E * NAN), Location()),
         ValueError,
-        "members have NaN or infinite",
+        "values of the forecast are NaN or infinite",
     ),
     (
         "pit: fill",
-        lambda: projected_pit(Location(), Ensemble(put(E, 1e36, 0, 0, 0)), T),
+        lambda: projected_pit(T, Ensemble(put(E, 1e36, 0, 0, 0)), Location()),
         ValueError,
-        r"1 of 72 values of the members are 1e\+36",
+        r"1 of 72 values of the (members|forecast) are 1e\+36",
     ),
     (
         "pit: other cases",
-        lambda: projected_pit(Location(), Ensemble(E[:5]), T),
+        lambda: projected_pit(T, Ensemble(E[:5]), Location()),
         ValueError,
         "for 5 cases and 3 targets",
     ),
     (
         "pit: unbatched law",
-        lambda: projected_pit(Location(), MultivariateNormal(torch.zeros(3), torch.eye(3)), T),
+        lambda: projected_pit(T, MultivariateNormal(torch.zeros(3), torch.eye(3)), Location()),
         ValueError,
-        r"law\.expand\(\(6,\)\)",
+        r"forecast\.expand\(\(6,\)\)",
     ),
     (
         "pit: no closed form",
-        lambda: projected_pit(Scale(), mixture(), T, ClosedForm()),
+        lambda: projected_pit(T, mixture(), Scale(), ClosedForm()),
         TypeError,
         "has no closed-form PIT",
     ),
     (
         "pit: smooth and tested",
-        lambda: projected_pit(Scale(), mixture(), T, SmoothRank(), exchangeable=True),
+        lambda: projected_pit(T, mixture(), Scale(), SmoothRank(), exchangeable=True),
         ValueError,
         "smooth PITs are for training",
     ),
     (
         "pit: negative weights",
-        lambda: projected_pit(Location(), Ensemble(E, -np.ones((N, M))), T),
+        lambda: projected_pit(T, Ensemble(E, -np.ones((N, M))), Location()),
         ValueError,
-        "finite and non-negative, with a positive sum",
+        "weights of the forecast are negative",
     ),
     *(
         (f"{f.__name__}: {what}", lambda f=f, pit=pit: f(pit), ValueError, text)
@@ -820,13 +825,13 @@ PITS: list[Case] = [
     ("test: one axis", lambda: pce_test(PIT[:, 0]), ValueError, r"use pit\[:, None\]"),
     (
         "PIT: how",
-        lambda: projected_pit(Location(), Ensemble(np.zeros((2, 3, 1))), np.zeros((2, 1)), "nonsense"),
+        lambda: projected_pit(np.zeros((2, 1)), Ensemble(np.zeros((2, 3, 1))), Location(), "nonsense"),
         TypeError,
         "how='nonsense' is no way",
     ),
     (
         "PIT: no draws",
-        lambda: projected_pit(Location(), Ensemble(np.zeros((2, 3, 1))), np.zeros((2, 1)), n_draws=0),
+        lambda: projected_pit(np.zeros((2, 1)), Ensemble(np.zeros((2, 3, 1))), Location(), n_draws=0),
         ValueError,
         "n_draws=0: a whole number of at least 1",
     ),
@@ -858,7 +863,7 @@ SCORES: list[Case] = [
                 ValueError,
                 r"1 of 72 values of the forecast are 9\.96921e\+36",
             ),
-            ("other cases", (Y[:4], Ensemble(E)), ValueError, "6 cases and 3 targets .* y for 4 cases"),
+            ("other cases", (Y[:4], Ensemble(E)), ValueError, r"y has shape \(4, 3\), .* 6 cases and 3 targets"),
             ("one member's values", (Y, Y), ValueError, "one value per case and target is no ensemble"),
             ("text", (Y.astype(str), Ensemble(E)), TypeError, "y has dtype <U32"),
             ("a class", (Y, Ensemble), TypeError, "the forecast is the class Ensemble"),
@@ -870,8 +875,8 @@ SCORES: list[Case] = [
         ValueError,
         r"expand\(\(6,\)\)",
     ),
-    ("energy_score: no draws", lambda: energy_score(Y, LAW, n_members=0), ValueError, f"n_members=0: {WHOLE}"),
-    ("energy_score: half a draw", lambda: energy_score(Y, LAW, n_members=2.5), TypeError, f"n_members=2.5: {WHOLE}"),
+    ("energy_score: no draws", lambda: energy_score(Y, LAW, n_draws=0), ValueError, f"n_draws=0: {WHOLE}"),
+    ("energy_score: half a draw", lambda: energy_score(Y, LAW, n_draws=2.5), TypeError, f"n_draws=2.5: {WHOLE}"),
     (
         "energy_score: weights of a law",
         lambda: energy_score(Y, LAW, weights=np.ones((N, M))),
@@ -904,7 +909,7 @@ SCORES: list[Case] = [
         ValueError,
         "cannot halve M = 1 member",
     ),
-    ("energy_score: scipy law", lambda: energy_score(Y, stats.norm()), TypeError, "law of another library"),
+    ("energy_score: scipy law", lambda: energy_score(Y, stats.norm()), TypeError, "distribution of another library"),
     ("variogram_score: one target", lambda: variogram_score(Y[:, :1], E[..., :1]), ValueError, "D = 1 target"),
     ("variogram_score: power", lambda: variogram_score(Y, Ensemble(E), power=0), ValueError, "power above zero"),
     (
@@ -929,7 +934,7 @@ SCORES: list[Case] = [
         ValueError,
         "outside the support of the LogNormal.*energy_score",
     ),
-    ("nll: other targets", lambda: nll(Y[:, :2], LAW), ValueError, "y for 6 cases and 2 targets"),
+    ("nll: other targets", lambda: nll(Y[:, :2], LAW), ValueError, r"y has shape \(6, 2\), .* 6 cases and 3 targets"),
 ]
 
 TRAINING: list[Case] = [
@@ -941,44 +946,44 @@ TRAINING: list[Case] = [
     ("penalty: one draw", lambda: PreRankPenalty(Location(), n_draws=1), ValueError, "at least two of each"),
     (
         "penalty of a tensor",
-        lambda: PreRankPenalty(Location())(torch.from_numpy(E), T),
+        lambda: PreRankPenalty(Location())(T, torch.from_numpy(E)),
         TypeError,
         "the forecast is a Tensor, not a GaussianMixture",
     ),
     (
         "penalty swapped",
-        lambda: PreRankPenalty(Location())(T, mixture()),
+        lambda: PreRankPenalty(Location())(mixture(), T),
         TypeError,
-        r"takes \(forecast, y\), in this order",
+        r"takes \(y, forecast\), in this order",
     ),
     (
         "penalty: y NaN",
-        lambda: PreRankPenalty(Location())(mixture(), put(Y, NAN, 0, 0)),
+        lambda: PreRankPenalty(Location())(put(Y, NAN, 0, 0), mixture()),
         ValueError,
         "in 1 of 6 cases, so the penalty would be NaN",
     ),
-    ("penalty: y of one axis", lambda: PreRankPenalty(Location())(mixture(), Y[:, 0]), ValueError, "it needs two axes"),
+    ("penalty: y of one axis", lambda: PreRankPenalty(Location())(Y[:, 0], mixture()), ValueError, "it needs two axes"),
     (
         "penalty: other targets",
-        lambda: PreRankPenalty(Location())(mixture(), Y[:, :2]),
+        lambda: PreRankPenalty(Location())(Y[:, :2], mixture()),
         ValueError,
         "the forecast is for 6 cases and 3 targets",
     ),
     (
         "penalty: other cases",
-        lambda: PreRankPenalty(Location())(mixture(), Y[:4]),
+        lambda: PreRankPenalty(Location())(Y[:4], mixture()),
         ValueError,
         "the forecast is for 6 cases and 3 targets",
     ),
     (
         "penalty: members without gradient",
-        lambda: PreRankPenalty(Location())(Ensemble(E), T),
+        lambda: PreRankPenalty(Location())(T, Ensemble(E)),
         TypeError,
         "carry no gradient",
     ),
     (
         "penalty: three members",
-        lambda: PreRankPenalty(Location())(Ensemble(torch.from_numpy(E[:, :3]).requires_grad_()), T),
+        lambda: PreRankPenalty(Location())(T, Ensemble(torch.from_numpy(E[:, :3]).requires_grad_())),
         ValueError,
         "3 members are too few",
     ),
@@ -1013,12 +1018,12 @@ TRAINING: list[Case] = [
     ),
     (
         "regressor: prerank's class",
-        lambda: small(prerank=Location),
+        lambda: small(preranks=Location),
         TypeError,
         r"Location is a class; pass Location\(\)",
     ),
-    ("regressor: prerank's name", lambda: small(prerank="PCA"), TypeError, "'PCA' is not a pre-rank"),
-    ("regressor: strength", lambda: small(prerank=Location(), strength=-1.0), ValueError, "strength=-1.0"),
+    ("regressor: prerank's name", lambda: small(preranks="PCA"), TypeError, "'PCA' is not a pre-rank"),
+    ("regressor: strength", lambda: small(preranks=Location(), strength=-1.0), ValueError, "strength=-1.0"),
     ("regressor: components", lambda: small(n_components=0), ValueError, f"n_components=0: {WHOLE}"),
 ]
 

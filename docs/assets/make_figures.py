@@ -27,9 +27,9 @@ def right_margins_wrong_jointly() -> None:
 
 
 def shapes() -> None:
-    """What the words mean: PITs of a standard normal forecast when the observations follow another law."""
+    """What the words mean: PITs of a standard normal forecast when the observations follow another distribution."""
     z = stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000)
-    laws = {
+    observations = {
         "flat": z,
         "biased high": z - 0.35,
         "biased low": z + 0.35,
@@ -40,7 +40,9 @@ def shapes() -> None:
     edges = np.linspace(0, 1, 16)
     with quiet_style():
         figure = new_figure(7.0, 1.75)
-        for ax, (words, observed) in zip(figure.subplots(1, len(laws), sharey=True), laws.items(), strict=True):
+        for ax, (words, observed) in zip(
+            figure.subplots(1, len(observations), sharey=True), observations.items(), strict=True
+        ):
             heights = np.histogram(stats.norm.cdf(observed), edges, density=True)[0][None]
             histogram_panel(ax, edges, heights, (0.9, 1.1), BLUE if words == "flat" else ORANGE)
             ax.set_ylim(0, 2.6)
@@ -49,16 +51,16 @@ def shapes() -> None:
     _save(figure, "shapes.png")
 
 
-def judged_twice() -> None:
+def exact_versus_as_published() -> None:
     """The committed results of the benchmark: baseline PCE of every cell, exactly and as published."""
     results = read_results(HERE.parents[1] / "results" / "benchmark")
-    _save(story_figure(overstated(results)), "benchmark-judged-twice.png")
+    _save(story_figure(overstated(results)), "benchmark-exact-versus-as-published.png")
 
 
-def mended() -> None:
-    """From the committed report of the benchmark: what the exact penalty does to a family that does not fit."""
+def reliability_of_births2() -> None:
+    """From the committed report of the benchmark: what the exact penalty does to a misspecified family."""
     report = HERE.parents[1] / "results" / "benchmark" / "report" / "figures"
-    _compress(report / "exact" / "reliability-births2.png", HERE / "benchmark-mended.png")
+    _compress(report / "exact" / "reliability-births2.png", HERE / "benchmark-reliability-births2.png")
 
 
 def _save(figure: Figure, name: str) -> None:
@@ -75,5 +77,5 @@ def _compress(source: Path, file: Path) -> None:
 if __name__ == "__main__":
     right_margins_wrong_jointly()
     shapes()
-    judged_twice()
-    mended()
+    exact_versus_as_published()
+    reliability_of_births2()

@@ -1,46 +1,77 @@
 """Is a joint forecast calibrated, and if not, how? Calibration through pre-ranks.
 
-The names below are imported from their layers when they are first used, so that `import prerank` and the command line
-start at once and nobody pays for plotting who does not plot.
+The names below are imported from their packages when they are first used, so that `import prerank` and the command line
+start at once and nobody pays for plotting who does not plot. More is public in the packages themselves.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from prerank.lazy import public_names
 
 if TYPE_CHECKING:
-    from prerank.calibration import *  # noqa: F403
+    from prerank.calibration import (
+        HDR,
+        PCA,
+        Contrast,
+        Copula,
+        Custom,
+        Dependency,
+        Location,
+        Marginal,
+        PreRank,
+        ProjectedPIT,
+        Scale,
+        corrected_pce,
+        paper_preranks,
+        pce,
+        pce_interval,
+        pce_null,
+        pce_test,
+        projected_pit,
+        reliability_band,
+        reliability_curve,
+    )
     from prerank.diagnosis import Check, check, check_pits
     from prerank.estimator import MixtureRegressor
     from prerank.forecast import Ensemble, GaussianMixture, as_ensemble
+    from prerank.scores import crps, energy_score, nll, variogram_score
     from prerank.training import PreRankPenalty
 
 __version__ = "0.1.0"
 
-# Where each public name lives; the pre-ranks, PITs, errors and tests are all the public names of `prerank.calibration`.
 _HOMES = {
+    "HDR": "calibration",
+    "PCA": "calibration",
     "Check": "diagnosis",
+    "Contrast": "calibration",
+    "Copula": "calibration",
+    "Custom": "calibration",
+    "Dependency": "calibration",
     "Ensemble": "forecast",
     "GaussianMixture": "forecast",
+    "Location": "calibration",
+    "Marginal": "calibration",
     "MixtureRegressor": "estimator",
+    "PreRank": "calibration",
     "PreRankPenalty": "training",
+    "ProjectedPIT": "calibration",
+    "Scale": "calibration",
     "as_ensemble": "forecast",
     "check": "diagnosis",
     "check_pits": "diagnosis",
+    "corrected_pce": "calibration",
+    "crps": "scores",
+    "energy_score": "scores",
+    "nll": "scores",
+    "paper_preranks": "calibration",
+    "pce": "calibration",
+    "pce_interval": "calibration",
+    "pce_null": "calibration",
+    "pce_test": "calibration",
+    "projected_pit": "calibration",
+    "reliability_band": "calibration",
+    "reliability_curve": "calibration",
+    "variogram_score": "scores",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name == "__all__":
-        return [*_HOMES, *import_module("prerank.calibration").__all__]
-    if name.startswith("_"):
-        raise AttributeError(f"module 'prerank' has no attribute {name!r}")
-    layer = import_module(f"prerank.{_HOMES.get(name, 'calibration')}")
-    if name not in layer.__all__:
-        raise AttributeError(f"module 'prerank' has no attribute {name!r}")
-    value = getattr(layer, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__getattr__("__all__")])
+__all__ = list(_HOMES)
+__getattr__, __dir__ = public_names("prerank", _HOMES)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prerank.gpu import has_kernels
+from prerank.kernels import NORMALS, kernel_for
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
@@ -128,10 +128,8 @@ def normals_of_step(keys: Tensor, step: Tensor, shape: Sequence[int], dtype: tor
     GPU the hash is used, because a captured graph can advance `step` but cannot seed a generator.
     """
     result = torch.empty(*keys.shape, *shape, dtype=dtype, device=keys.device)
-    if has_kernels(result):
-        from prerank.randomness_kernel import fill_with_normals
-
-        return fill_with_normals(keys, step.to(keys.device), result)
+    if fused := kernel_for(NORMALS, result):
+        return fused(keys, step, result)
     mixed = mix(keys + step)
     if mixed.device.type != "cpu":
         return normal(mixed, shape, dtype)

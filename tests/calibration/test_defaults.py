@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from prerank import (
+from prerank.calibration import (
     HDR,
     PCA,
     Contrast,
     Copula,
     Dependency,
     EmpiricalRank,
-    Ensemble,
-    GaussianMixture,
     Location,
     Marginal,
     Scale,
@@ -34,10 +32,11 @@ from prerank import (
 )
 from prerank.calibration.inputs import checked_case_ids, label_array
 from prerank.calibration.projectedpit import ProjectedPIT
+from prerank.forecast import Ensemble, GaussianMixture
 
 
 def pits(y, forecast, preranks, how=None, **options):
-    return projected_pit(preranks, forecast, y, how, **options)
+    return projected_pit(y, forecast, preranks, how, **options)
 
 
 def uniform(*size, seed=0, dtype=torch.float64):

@@ -7,9 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
-from prerank import (
+from prerank.calibration import (
     EmpiricalRank,
-    Ensemble,
     Location,
     Marginal,
     Scale,
@@ -18,6 +17,7 @@ from prerank import (
     corrected_pce,
     exchange_replicates,
     inclusive_levels,
+    interval,
     ks_test,
     pce,
     pce_interval,
@@ -27,14 +27,14 @@ from prerank import (
     reliability_band,
     reliability_curve,
 )
-from prerank.calibration import interval
 from prerank.calibration.blindness import projection_power
 from prerank.calibration.null import in_quadrature, rank_spread
 from prerank.calibration.projectedpit import ProjectedPIT
+from prerank.forecast import Ensemble
 
 
 def pits(y, forecast, preranks, how=None, **options):
-    return projected_pit(preranks, forecast, y, how, **options)
+    return projected_pit(y, forecast, preranks, how, **options)
 
 
 def normal(*size, seed=0):
@@ -289,6 +289,14 @@ def test_the_stated_power_is_that_of_a_normal_test_of_tilted_ranks(weighted_memb
             distance = tilted(middles[..., k], chance, weights, blocks.numpy())
         expected = stats.norm.cdf(distance - stats.norm.ppf(0.975)) + stats.norm.cdf(-distance - stats.norm.ppf(0.975))
         assert float(found[k]) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_case_in_which_one_member_has_all_the_weight_leaves_the_power_a_number():
+    x = normal(8, 4, 1, seed=26)
+    weights = torch.rand(8, 3, generator=torch.Generator().manual_seed(27)).double()
+    weights[2] = torch.tensor([0.0, 0.0, 1.0])
+    pit = pits(x[:, 0], Ensemble(x[:, 1:], weights), [Marginal()], exchangeable=True)
+    assert 0.05 <= float(projection_power(pit)) <= 1.0
 
 
 # -- nulls, bands, corrected errors

@@ -8,15 +8,13 @@ import pytest
 import torch
 from torch.distributions import Independent, LogNormal, MultivariateNormal
 
-from prerank import (
+from prerank.calibration import (
     HDR,
     PCA,
     Contrast,
     Copula,
     Custom,
     Dependency,
-    Ensemble,
-    GaussianMixture,
     Location,
     Marginal,
     Scale,
@@ -30,17 +28,18 @@ from prerank import (
     reliability_curve,
 )
 from prerank.calibration.curvetable import tables_of
+from prerank.calibration.directions import principal_directions
 from prerank.calibration.inputs import checked_case_ids, label_array, require_power
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.pooled import joint_cdf
-from prerank.calibration.pooling import canonical, canonical_points
-from prerank.calibration.preranks import principal_directions
+from prerank.calibration.pooling import canonical_points
+from prerank.forecast import Ensemble, GaussianMixture
 
 NAN, INF = float("nan"), float("inf")
 
 
 def pits(y, forecast, preranks, how=None, **options):
-    return projected_pit(preranks, forecast, y, how, **options)
+    return projected_pit(y, forecast, preranks, how, **options)
 
 
 def normal(*size, seed=0):
@@ -118,14 +117,16 @@ def several():
     return normal(2, 3, 4, 3, seed=2), normal(2, 3, 4, 5, 3, seed=3)
 
 
-def test_bad_cases_are_counted_in_all_models():
+def test_bad_values_are_counted_in_all_models():
     y, members = several()
     bad_y, bad_members = y.clone(), members.clone()
     bad_y[0, 0, 1, 0] = bad_y[0, 0, 1, 2] = bad_y[1, 2, 3, 1] = NAN
-    with pytest.raises(ValueError, match="y has NaN or infinite values in 2 of 24 cases"):
+    with pytest.raises(ValueError, match=r"3 of 72 values of y are NaN or infinite, the first at index \(0, 0, 1, 0\)"):
         pits(bad_y, Ensemble(members), Location())
     bad_members[0, 0, 1, 0, 0] = bad_members[0, 0, 1, 4, 2] = bad_members[1, 0, 0, 2, 1] = bad_members[1, 2, 3, 1] = INF
-    with pytest.raises(ValueError, match="members have NaN or infinite values in 3 of 24 cases"):
+    with pytest.raises(
+        ValueError, match=r"6 of 360 values of the forecast are NaN or infinite, the first at index \(0, 0, 1, 0, 0\)"
+    ):
         pits(y, Ensemble(bad_members), Location())
 
 
@@ -180,25 +181,26 @@ def test_nothing_to_rank_is_refused_in_several_models_too(n_cases, n_targets):
             pits(y, Ensemble(members), Marginal())
 
 
-def test_weights_at_their_edges():
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(0.0, "zero in 1 of 24 cases"), (NAN, "NaN or infinite"), (INF, "NaN or infinite"), (-0.5, "negative")],
+    ids=str,
+)
+def test_weights_at_their_edges(value, message):
     y, members = several()
-    for weights in (torch.zeros(2, 3, 4, 5), torch.full((2, 3, 4, 5), NAN), torch.full((2, 3, 4, 5), INF)):
-        with pytest.raises(ValueError, match="finite and non-negative, with a positive sum"):
-            pits(y, Ensemble(members, weights), Marginal())
-    some_negative = torch.ones(2, 3, 4, 5)
-    some_negative[1, 0, 2, 1] = -0.5
-    with pytest.raises(ValueError, match="finite and non-negative, with a positive sum"):
-        pits(y, Ensemble(members, some_negative), Marginal())
-    one_empty = torch.ones(2, 3, 4, 5)
-    one_empty[1, 2, 3] = 0.0
-    with pytest.raises(ValueError, match="positive sum"):
-        pits(y, Ensemble(members, one_empty), Marginal())
-    one_empty[1, 2, 3, 0] = 1.0
-    assert pits(y, Ensemble(members, one_empty), Marginal()).lower.shape == (2, 3, 4, 3)
-    for own, message in ((torch.full((2, 3, 4), -0.5), "non-negative"), (torch.full((2, 3, 4), NAN), "non-negative")):
-        with pytest.raises(ValueError, match=message):
-            pits(y, Ensemble(members, one_empty), Marginal(), observation_weights=own)
-    assert pits(y, Ensemble(members, one_empty), Marginal(), observation_weights=torch.zeros(2, 3, 4)).exact
+    weights = torch.ones(2, 3, 4, 5)
+    weights[1, 2, 3] = value
+    with pytest.raises(ValueError, match=message):
+        pits(y, Ensemble(members, weights), Marginal())
+    weights[1, 2, 3] = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0])  # one member with weight is enough
+    assert pits(y, Ensemble(members, weights), Marginal()).lower.shape == (2, 3, 4, 3)
+    own = torch.ones(2, 3, 4)
+    own[1, 2, 3] = value
+    if value == 0.0:
+        assert pits(y, Ensemble(members, weights), Marginal(), observation_weights=own).exact
+    else:
+        with pytest.raises(ValueError, match="observation_weights must be finite and non-negative"):
+            pits(y, Ensemble(members, weights), Marginal(), observation_weights=own)
 
 
 @pytest.mark.parametrize(
@@ -210,9 +212,7 @@ def test_joint_cdfs_tell_numbers_apart_that_single_precision_does_not(point, cen
 
 
 def test_a_negative_zero_is_a_zero():
-    points = torch.tensor([[[-0.0, 1.0], [0.0, -0.0]]])
-    assert not canonical(points).signbit().any()
-    found = canonical_points(points)
+    found = canonical_points(torch.tensor([[[-0.0, 1.0], [0.0, -0.0]]]))
     assert not found.given.signbit().any()
     assert not found.ordered.signbit().any()
     same = canonical_points(torch.tensor([[[-0.0], [0.0]]]))

@@ -7,18 +7,15 @@ import torch
 from prerank import (
     Ensemble,
     Location,
-    centred_levels,
     corrected_pce,
-    inclusive_levels,
     pce,
     pce_interval,
-    pce_kde,
     pce_null,
     pce_test,
     projected_pit,
-    read,
     reliability_curve,
 )
+from prerank.calibration import centred_levels, inclusive_levels, pce_kde, read
 
 
 def uniform(*shape, seed=0):
@@ -131,7 +128,7 @@ def test_interval_of_several_projections_holds_zero_for_the_true_forecast():
         x = torch.randn(60, 10, 3, generator=torch.Generator().manual_seed(seed)) + torch.randn(
             60, 10, 1, generator=torch.Generator().manual_seed(seed + 10_000)
         )
-        pit = projected_pit(Marginal(), Ensemble(x[:, 1:]), x[:, 0], seed=seed, exchangeable=True)
+        pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal(), seed=seed, exchangeable=True)
         null = pce_test(pit, n_replicates=199, seed=seed).replicates[:, 0]
         held += pce_interval(pit, null=null, n_replicates=99, seed=seed).low == 0
     assert held >= 200 * 0.95 - 3.7 * (200 * 0.95 * 0.05) ** 0.5  # binomial, level 1e-4
@@ -153,7 +150,7 @@ def test_interval_of_several_projections_holds_zero_for_the_true_forecast():
 def test_trio_exact_too_wide_too_narrow_read_as_flat_hump_and_u(stretch, shift, words):
     generator = torch.Generator().manual_seed(4)
     y, members = torch.randn(800, 3, generator=generator), torch.randn(800, 30, 3, generator=generator)
-    pit = projected_pit(Location(), Ensemble(stretch * members + shift / 3**0.5), y)
+    pit = projected_pit(y, Ensemble(stretch * members + shift / 3**0.5), Location())
     p_value = float(pce_test(pit).p_value[0])
     assert read(pit.values[:, 0], p_value) == words
     counts = np.histogram(pit.values[:, 0], bins=5, range=(0, 1))[0]

@@ -9,20 +9,17 @@ from prerank import (
     PCA,
     Copula,
     Custom,
-    EmpiricalRank,
     Ensemble,
     Location,
     Marginal,
-    RandomisedRank,
     Scale,
-    centred_levels,
-    exchange_replicates,
     paper_preranks,
     pce,
     pce_null,
     pce_test,
     projected_pit,
 )
+from prerank.calibration import EmpiricalRank, RandomisedRank, centred_levels, exchange_replicates
 
 LEVEL = 1e-4  # of each statistical check
 
@@ -47,7 +44,7 @@ def assert_level(p_values, level=0.05, slack=0.0):
 def test_randomised_ranks_are_uniform_for_any_number_of_members_and_ties(n_members, rounded):
     x = torch.randn(6000, n_members + 1, 3, generator=generator(n_members))
     x = x.round() if rounded else x
-    pit = projected_pit(paper_preranks(3), Ensemble(x[:, 1:]), x[:, 0], RandomisedRank())
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), paper_preranks(3), RandomisedRank())
     for k, name in enumerate(pit.names):
         assert stats.kstest(pit.values[:, k].double().numpy(), "uniform").pvalue > LEVEL, (name, n_members)
     if rounded:
@@ -56,7 +53,7 @@ def test_randomised_ranks_are_uniform_for_any_number_of_members_and_ties(n_membe
 
 def test_all_points_of_a_case_have_pits_that_fill_the_unit_interval():
     x = torch.randn(50, 8, 3, generator=generator(0))
-    points = projected_pit(paper_preranks(3), Ensemble(x[:, 1:]), x[:, 0], exchangeable=True).points
+    points = projected_pit(x[:, 0], Ensemble(x[:, 1:]), paper_preranks(3), exchangeable=True).points
     # the intervals tile [0, 1]: at every level the points lie below it with shares that average to the level
     for level in (0.07, 0.3, 0.5, 0.99):
         width = points.upper - points.lower
@@ -71,10 +68,10 @@ def test_all_points_of_a_case_have_pits_that_fill_the_unit_interval():
 def test_unrandomised_ranks_of_all_points_are_those_each_would_have_as_the_observation():
     x = torch.randn(20, 7, 3, generator=generator(1)).round()
     preranks = [Marginal(), Location(), Scale()]
-    pit = projected_pit(preranks, Ensemble(x[:, 1:]), x[:, 0], EmpiricalRank(), exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), preranks, EmpiricalRank(), exchangeable=True)
     for i in range(7):
         others = [j for j in range(7) if j != i]
-        alone = projected_pit(preranks, Ensemble(x[:, others]), x[:, i], EmpiricalRank())
+        alone = projected_pit(x[:, i], Ensemble(x[:, others]), preranks, EmpiricalRank())
         torch.testing.assert_close(alone.values, pit.points.lower[:, i])
 
 
@@ -82,16 +79,16 @@ def test_unrandomised_ranks_that_tie_are_tested_by_exchange():
     """A pre-rank of few values: the law of k / M does not hold, the exchange does."""
     x = torch.randn(300 * 40, 11, 2, generator=generator(2))
     coarse = Custom(lambda y: (y[..., 0] > 0).to(y.dtype), name="sign")
-    pit = projected_pit(coarse, Ensemble(x[:, 1:]), x[:, 0], EmpiricalRank(), exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), coarse, EmpiricalRank(), exchangeable=True)
     test = pce_test(pit.in_sets(300), n_replicates=99)
     assert_level(test.p_value[:, 0])
     with pytest.raises(ValueError, match=r"no known law where they tie"):
-        pce_test(projected_pit(coarse, Ensemble(x[:50, 1:]), x[:50, 0], EmpiricalRank()))
+        pce_test(projected_pit(x[:50, 0], Ensemble(x[:50, 1:]), coarse, EmpiricalRank()))
 
 
 def test_unrandomised_ranks_without_ties_have_the_law_of_their_number_of_members():
     x = torch.randn(1000 * 50, 6, 2, generator=generator(3))
-    pit = projected_pit(Location(), Ensemble(x[:, 1:]), x[:, 0], EmpiricalRank())
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Location(), EmpiricalRank())
     assert_level(pce_test(pit.in_sets(1000), n_replicates=99).p_value[:, 0], slack=0.002)
 
 
@@ -117,25 +114,25 @@ def test_importance_weights_with_the_observations_own_give_exactly_uniform_pits(
     With members from q and the observation from p, the joint density is $w(y) q(y) \prod_m q(x_m)$ with w = p / q.
     """
     y, forecast, own = importance_sample(8000, 4, seed=0)
-    pit = projected_pit(prerank, forecast, y, RandomisedRank(), observation_weights=own)
+    pit = projected_pit(y, forecast, prerank, RandomisedRank(), observation_weights=own)
     assert pit.exact
     for k in range(pit.values.shape[-1]):
         assert stats.kstest(pit.values[:, k].numpy(), "uniform").pvalue > LEVEL
-    without = projected_pit(prerank, forecast, y)
+    without = projected_pit(y, forecast, prerank)
     assert not without.exact
     assert "approximate" in without.method
 
 
 def test_without_the_observations_weight_few_members_are_not_uniform():
     y, forecast, _ = importance_sample(8000, 4, seed=0)
-    pit = projected_pit(Marginal(), forecast, y, RandomisedRank())
+    pit = projected_pit(y, forecast, Marginal(), RandomisedRank())
     assert stats.kstest(pit.values[:, 0].numpy(), "uniform").pvalue < LEVEL
 
 
 def test_tests_of_weighted_members_hold_their_size():
     y, forecast, own = importance_sample(300 * 60, 8, seed=4)
     preranks = [Marginal(), Scale()]
-    exact = projected_pit(preranks, forecast, y, observation_weights=own, exchangeable=True)
+    exact = projected_pit(y, forecast, preranks, observation_weights=own, exchangeable=True)
     test = pce_test(exact.in_sets(300), n_replicates=99)
     for g in range(2):
         assert_level(test.p_value[:, g])
@@ -146,7 +143,7 @@ def test_without_the_observations_weight_tests_of_many_effective_members_nearly_
     """Simulated by leaving one member out, which errs by one over the effective size: one part in sixty here."""
     y, forecast, _ = importance_sample(300 * 60, 100, seed=5)
     assert forecast.effective_size.mean() > 60
-    pit = projected_pit([Marginal(), Scale()], forecast, y, exchangeable=True)
+    pit = projected_pit(y, forecast, [Marginal(), Scale()], exchangeable=True)
     test = pce_test(pit.in_sets(300), n_replicates=99)
     for g in range(2):
         assert_level(test.p_value[:, g], slack=0.02)
@@ -157,7 +154,7 @@ def test_rounding_of_weights_does_not_push_a_pit_out_of_the_unit_interval():
     members = torch.randn(4000, 50, 2, generator=generator(7))
     for y in (torch.full((4000, 2), 9.0), torch.full((4000, 2), -9.0)):
         for how in (None, EmpiricalRank()):
-            pit = projected_pit(Marginal(), Ensemble(members, weights), y, how, exchangeable=True)
+            pit = projected_pit(y, Ensemble(members, weights), Marginal(), how, exchangeable=True)
             assert pit.points.lower.min() >= 0
             assert pit.points.upper.max() <= 1
             pce(pit)
@@ -165,10 +162,10 @@ def test_rounding_of_weights_does_not_push_a_pit_out_of_the_unit_interval():
 
 def test_equal_weights_given_or_not_are_the_same():
     x = torch.randn(40, 9, 3, generator=generator(8), dtype=torch.float64)
-    plain = projected_pit(paper_preranks(3), Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    plain = projected_pit(x[:, 0], Ensemble(x[:, 1:]), paper_preranks(3), exchangeable=True)
     weighted = Ensemble(x[:, 1:], torch.full((40, 8), 2.0, dtype=torch.float64))
     own = torch.full((40,), 2.0, dtype=torch.float64)
-    given = projected_pit(paper_preranks(3), weighted, x[:, 0], observation_weights=own, exchangeable=True)
+    given = projected_pit(x[:, 0], weighted, paper_preranks(3), observation_weights=own, exchangeable=True)
     torch.testing.assert_close(given.points.lower, plain.points.lower)
     torch.testing.assert_close(given.points.upper, plain.points.upper)
     torch.testing.assert_close(pce_test(given, n_replicates=99).statistic, pce_test(plain, n_replicates=99).statistic)
@@ -180,8 +177,8 @@ def test_weights_of_reference_draws_count_like_repetitions():
     weights = torch.tensor([1.0, 2.0, 1.0, 3.0], dtype=torch.float64).expand(30, 4)
     repeated = draws.repeat_interleave(torch.tensor([1, 2, 1, 3]), 1)
     for prerank in (PCA(n_components=2), Copula()):
-        found = projected_pit(prerank, Ensemble(x[:, 1:], reference=Ensemble(draws, weights)), x[:, 0])
-        expected = projected_pit(prerank, Ensemble(x[:, 1:], reference=repeated), x[:, 0])
+        found = projected_pit(x[:, 0], Ensemble(x[:, 1:], reference=Ensemble(draws, weights)), prerank)
+        expected = projected_pit(x[:, 0], Ensemble(x[:, 1:], reference=repeated), prerank)
         torch.testing.assert_close(found.values, expected.values)
 
 
@@ -192,7 +189,7 @@ def test_one_and_the_same_projection_twice_is_one_test():
     """Perfect dependence: a mean over two equal projections has the null of one, and correction costs nothing."""
     x = torch.randn(400 * 50, 8, 1, generator=generator(11))
     twice = [Custom(lambda y: y[..., 0], name="a"), Custom(lambda y: 2 * y[..., 0], name="b")]
-    pit = projected_pit(twice, Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), twice, exchangeable=True)
     test = pce_test(pit.in_sets(400), n_replicates=99)
     assert_level(test.corrected_p_value.amin(-1))
 
@@ -200,7 +197,7 @@ def test_one_and_the_same_projection_twice_is_one_test():
 def test_few_replicates_can_still_reject_over_many_groups():
     """Eight groups and 99 replicates: ties of the smallest p-values must not hide a clear error."""
     x = torch.randn(300, 11, 5, generator=generator(12))
-    pit = projected_pit(paper_preranks(5), Ensemble(0.3 * x[:, 1:]), x[:, 0], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(0.3 * x[:, 1:]), paper_preranks(5), exchangeable=True)
     test = pce_test(pit, n_replicates=99)
     assert test.corrected_p_value.min() <= 0.02
     assert (test.corrected_p_value >= test.p_value).all()
@@ -208,7 +205,7 @@ def test_few_replicates_can_still_reject_over_many_groups():
 
 def test_replicates_have_the_error_of_a_calibrated_forecast():
     x = torch.randn(200, 31, 3, generator=generator(13))
-    pit = projected_pit(Marginal(), Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal(), exchangeable=True)
     found = exchange_replicates(pit, centred_levels(), n_replicates=500).pce
     assert found.shape == (500, 3)
     assert found.mean().item() == pytest.approx(pce_null(200, n_members=30).mean, rel=0.1)
@@ -216,10 +213,10 @@ def test_replicates_have_the_error_of_a_calibrated_forecast():
 
 def test_case_weights_enter_the_test():
     x = torch.randn(400 * 40, 8, 2, generator=generator(14))
-    pit = projected_pit(Marginal(), Ensemble(x[:, 1:]), x[:, 0], exchangeable=True).in_sets(400)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal(), exchangeable=True).in_sets(400)
     weights = torch.rand(40, generator=generator(15))
     assert_level(pce_test(pit, n_replicates=99, case_weights=weights).p_value[:, 0])
-    single = projected_pit(Location(), Ensemble(x[:, 1:]), x[:, 0]).in_sets(400)
+    single = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Location()).in_sets(400)
     assert_level(pce_test(single, n_replicates=99, case_weights=weights).p_value[:, 0])
 
 
@@ -233,7 +230,7 @@ def test_blocks_keep_the_size_where_members_run_through_dependent_cases_and_no_b
     day = torch.randn(repetitions * n_blocks, length, 10, 2, generator=generator(17))
     x = (2 * season + day).reshape(repetitions * n_blocks * length, 10, 2)
     preranks = [Marginal(), Location()]
-    pit = projected_pit(preranks, Ensemble(x[:, 1:]), x[:, 0], exchangeable=True).in_sets(repetitions)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), preranks, exchangeable=True).in_sets(repetitions)
     blocks = torch.arange(n_blocks).repeat_interleave(length)
     blocked = pce_test(pit, n_replicates=99, blocks=blocks)
     for g in range(2):
@@ -244,11 +241,11 @@ def test_blocks_keep_the_size_where_members_run_through_dependent_cases_and_no_b
 
 def test_blocks_that_do_not_fit_are_refused():
     x = torch.randn(30, 9, 2, generator=generator(18))
-    pit = projected_pit(Marginal(), Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal(), exchangeable=True)
     with pytest.raises(ValueError, match=r"blocks have shape \(7,\); one label per case is \(30,\)"):
         pce_test(pit, blocks=torch.zeros(7, dtype=torch.long))
-    weighted = projected_pit(Marginal(), Ensemble(x[:, 1:], torch.rand(30, 8)), x[:, 0], exchangeable=True)
+    weighted = projected_pit(x[:, 0], Ensemble(x[:, 1:], torch.rand(30, 8)), Marginal(), exchangeable=True)
     with pytest.raises(ValueError, match="blocks= exchanges whole members"):
         pce_test(weighted, blocks=torch.zeros(30, dtype=torch.long))
     with pytest.raises(ValueError, match="exchangeable=True"):
-        pce_test(projected_pit(Location(), Ensemble(x[:, 1:]), x[:, 0]), blocks=torch.zeros(30, dtype=torch.long))
+        pce_test(projected_pit(x[:, 0], Ensemble(x[:, 1:]), Location()), blocks=torch.zeros(30, dtype=torch.long))

@@ -14,16 +14,19 @@ from prerank import (
     GaussianMixture,
     Location,
     Marginal,
-    RandomisedRank,
     Scale,
+    pce_null,
+    projected_pit,
+    reliability_band,
+)
+from prerank.calibration import (
+    DistributionView,
+    RandomisedRank,
     centred_levels,
     chi_square_test,
     inclusive_levels,
     ks_test,
-    pce_null,
     principal_directions,
-    projected_pit,
-    reliability_band,
 )
 from prerank.calibration.pooled import joint_cdf
 from prerank.calibration.ranks import weight_below_and_at
@@ -77,7 +80,7 @@ def test_moments_density_and_principal_directions(closed, mix):
     ids=lambda value: str(value),
 )
 def test_pits_of_linear_preranks(closed, mix, prerank, name):
-    pit = projected_pit(prerank, mix, closed["mix_y"])
+    pit = projected_pit(closed["mix_y"], mix, prerank)
     assert pit.method == "closed form"
     torch.testing.assert_close(pit.values, closed[f"mix_pit_{name}"].reshape(pit.values.shape), **EXACT)
 
@@ -119,7 +122,7 @@ def kendall(covariance, levels, expected, n_points=4_000, n_reference=20_000):
     law = GaussianMixture(
         torch.zeros(1, 1), torch.zeros(1, 1, len(covariance)), torch.linalg.cholesky(covariance)[None, None]
     )
-    projection = Copula(n_reference).given(law, seed=4)
+    projection = Copula(n_reference).given(DistributionView(law, seed=4))
     values = projection(law.ensemble(n_points, seed=5).members)[0, :, 0]
     found = (values[:, None] <= levels + 0.5 / n_reference).double().mean(0)
     slope = torch.gradient(expected, spacing=(levels,))[0]
@@ -199,12 +202,12 @@ def test_randomised_ranks_lie_between_the_lowest_and_the_highest_rank_that_ties_
     if isinstance(prerank, Dependency) and y.shape[-1] == 2:
         return  # refused for two targets
     lowest, highest = torch.from_numpy(arrays[f"mcrank_{name}"]).long().T
-    z = projected_pit(prerank, Ensemble(members), y, RandomisedRank(), seed=seed).values[:, 0]
+    z = projected_pit(y, Ensemble(members), prerank, RandomisedRank(), seed=seed).values[:, 0]
     rank = (z * (members.shape[1] + 1)).ceil().long()
     defined = lowest > 0
     assert ((lowest <= rank) & (rank <= highest))[defined].all()
     # without a draw the rank is the interval itself
-    pit = projected_pit(prerank, Ensemble(members), y)
+    pit = projected_pit(y, Ensemble(members), prerank)
     ends = torch.stack([pit.lower[:, 0], pit.upper[:, 0]]) * (members.shape[1] + 1)
     torch.testing.assert_close(ends[0][defined], lowest[defined].double() - 1)
     torch.testing.assert_close(ends[1][defined], highest[defined].double())

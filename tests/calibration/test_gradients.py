@@ -16,13 +16,9 @@ from prerank import (
     Location,
     Marginal,
     Scale,
-    SmoothRank,
-    SquaredDifference,
-    pce_kde,
     projected_pit,
-    smooth_pit,
 )
-from prerank.calibration import ClosedForm
+from prerank.calibration import ClosedForm, DistributionView, SmoothRank, SquaredDifference, pce_kde, smooth_pit
 from prerank.calibration.smoothrank import spread
 
 LINEAR = [Marginal(), Location(), PCA(), Contrast()]
@@ -60,13 +56,13 @@ def test_closed_form_pits_with_attached_principal_directions():
     inputs, y = parameters()
 
     def pit(logits, loc, factor):
-        return projected_pit(PCA(attached=True), GaussianMixture(logits, loc, factor), y, ClosedForm()).values
+        return projected_pit(y, GaussianMixture(logits, loc, factor), PCA(attached=True), ClosedForm()).values
 
     # distinct eigenvalues: directions are differentiable there
     assert torch.linalg.eigvalsh(GaussianMixture(*inputs).covariance_matrix).diff(dim=-1).min() > 0.05
     assert gradcheck(pit, inputs)
     attached = torch.autograd.grad(pit(*inputs).sum(), inputs[1])[0]
-    detached = torch.autograd.grad(projected_pit(PCA(), GaussianMixture(*inputs), y).values.sum(), inputs[1])[0]
+    detached = torch.autograd.grad(projected_pit(y, GaussianMixture(*inputs), PCA()).values.sum(), inputs[1])[0]
     assert not torch.allclose(attached, detached)
 
 
@@ -74,12 +70,12 @@ def test_closed_form_pits_with_attached_principal_directions():
 def test_smooth_pits_with_the_projection_and_its_scale_held_fixed(prerank):
     inputs, y = parameters()
     fixed = GaussianMixture(*(value.detach().clone() for value in inputs))
-    projection = prerank.given(fixed, temperature=HOW.temperature)
+    projection = prerank.given(DistributionView(fixed, smooth=True))
     draws = fixed.draw(8, seed=1)
     scale = spread(projection(draws.members), draws.probabilities[..., None])
 
     def pit(logits, loc, factor):  # common random numbers: the seed is the same in every call
-        return smooth_pit(projection, GaussianMixture(logits, loc, factor).draw(8, seed=1), y, HOW, scale)
+        return smooth_pit(y, GaussianMixture(logits, loc, factor).draw(8, seed=1), projection, HOW, scale)
 
     assert gradcheck(pit, inputs)
     for gradient in torch.autograd.grad(pit(*inputs).square().sum(), inputs):
@@ -89,7 +85,7 @@ def test_smooth_pits_with_the_projection_and_its_scale_held_fixed(prerank):
 @pytest.mark.parametrize("prerank", PRERANKS, ids=lambda p: p.name)
 def test_gradients_of_every_smooth_pit_reach_every_parameter(prerank):
     inputs, y = parameters(n_cases=20)
-    pit = projected_pit(prerank, GaussianMixture(*inputs), y, HOW, n_draws=12)
+    pit = projected_pit(y, GaussianMixture(*inputs), prerank, HOW, n_draws=12)
     assert pit.values.requires_grad
     for gradient in torch.autograd.grad(pce_kde(pit.values).sum(), inputs):
         assert gradient.isfinite().all()
@@ -99,7 +95,7 @@ def test_gradients_of_every_smooth_pit_reach_every_parameter(prerank):
 @pytest.mark.parametrize("prerank", PRERANKS, ids=lambda p: p.name)
 def test_gradients_reach_differentiable_members(prerank):
     members = torch.randn(6, 10, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
-    pit = projected_pit(prerank, Ensemble(members), torch.zeros(6, 4, dtype=torch.float64), HOW)
+    pit = projected_pit(torch.zeros(6, 4, dtype=torch.float64), Ensemble(members), prerank, HOW)
     (gradient,) = torch.autograd.grad(pit.values.sum(), members)
     assert gradient.isfinite().all()
     assert gradient.abs().max() > 0
@@ -109,8 +105,8 @@ def test_smooth_pits_of_reparameterised_draws_are_seeded():
     loc = torch.zeros(5, 3, requires_grad=True)
     law = MultivariateNormal(loc, torch.eye(3))
     before = torch.random.get_rng_state()
-    first = projected_pit(Scale(), law, torch.ones(5, 3), HOW, seed=1).values
-    assert torch.equal(first, projected_pit(Scale(), law, torch.ones(5, 3), HOW, seed=1).values)
+    first = projected_pit(torch.ones(5, 3), law, Scale(), HOW, seed=1).values
+    assert torch.equal(first, projected_pit(torch.ones(5, 3), law, Scale(), HOW, seed=1).values)
     assert torch.equal(torch.random.get_rng_state(), before)
     (gradient,) = torch.autograd.grad(first.sum(), loc)
     assert gradient.abs().max() > 1e-4
@@ -119,7 +115,7 @@ def test_smooth_pits_of_reparameterised_draws_are_seeded():
 def test_a_distribution_without_reparameterised_draws_is_refused():
     law = Independent(Poisson(torch.ones(5, 3, requires_grad=True)), 1)
     with pytest.raises(TypeError, match=r"Independent has no reparameterised draws .* zero gradient without a word"):
-        projected_pit(Location(), law, torch.ones(5, 3), SmoothRank())
+        projected_pit(torch.ones(5, 3), law, Location(), SmoothRank())
 
 
 @pytest.mark.parametrize("prerank", PRERANKS, ids=lambda p: p.name)
@@ -129,7 +125,7 @@ def test_a_smooth_pit_tends_to_the_weighted_share_of_draws_below_as_the_temperat
     inputs, y = parameters(n_cases=10)
     law = GaussianMixture(*(value.detach().clone() for value in inputs))
     draws = law.draw(40, seed=0)
-    smooth = projected_pit(prerank, law, y, SmoothRank(1e9), n_draws=40).values
+    smooth = projected_pit(y, law, prerank, SmoothRank(1e9), n_draws=40).values
     projection = prerank.given(law)
     below = projection(draws.members) < projection(y[:, None])
     torch.testing.assert_close(smooth, (draws.probabilities[..., None] * below).sum(-2), rtol=0, atol=1e-9)

@@ -16,11 +16,8 @@ from prerank import (
     GaussianMixture,
     Location,
     Marginal,
-    RandomisedRank,
     Scale,
-    centred_levels,
     corrected_pce,
-    inclusive_levels,
     paper_preranks,
     pce,
     pce_interval,
@@ -30,7 +27,7 @@ from prerank import (
     reliability_band,
     reliability_curve,
 )
-from prerank.calibration import curvetable, exchange
+from prerank.calibration import RandomisedRank, centred_levels, curvetable, exchange, inclusive_levels
 from prerank.calibration.blindness import projection_power
 from prerank.calibration.curvetable import Coded, Summed, tables_of
 from prerank.calibration.intervals import Intervals, curve_sums, steps
@@ -50,7 +47,7 @@ def normal(*shape, seed=0):
 def ranked(x, preranks=None, **options):
     """PITs of x[:, 0] among x[:, 1:], with all exchangeable points."""
     chosen = paper_preranks(x.shape[-1]) if preranks is None else preranks
-    return projected_pit(chosen, Ensemble(x[:, 1:]), x[:, 0], exchangeable=True, **options)
+    return projected_pit(x[:, 0], Ensemble(x[:, 1:]), chosen, exchangeable=True, **options)
 
 
 def at_most(level, count):
@@ -90,7 +87,7 @@ def test_errors_of_an_ensemble_depend_on_no_seed():
 
 
 def test_values_are_the_middles_of_the_intervals():
-    pit = projected_pit(Location(), Ensemble(torch.tensor([[[1.0], [2.0], [2.0], [3.0]]])), torch.tensor([[2.0]]))
+    pit = projected_pit(torch.tensor([[2.0]]), Ensemble(torch.tensor([[[1.0], [2.0], [2.0], [3.0]]])), Location())
     assert (float(pit.lower), float(pit.upper), float(pit.values)) == (0.2, 0.8, 0.5)
 
 
@@ -141,7 +138,7 @@ def test_chunks_change_no_p_value(monkeypatch, weighted):
     weights = torch.rand(50, 8, generator=generator(5), dtype=torch.float64) if weighted else None
     own = torch.ones(50, dtype=torch.float64) if weighted else None
     pit = projected_pit(
-        paper_preranks(3), Ensemble(x[:, 1:], weights), x[:, 0], observation_weights=own, exchangeable=True
+        x[:, 0], Ensemble(x[:, 1:], weights), paper_preranks(3), observation_weights=own, exchangeable=True
     )
     whole = pce_test(pit, n_replicates=99)
     monkeypatch.setattr(exchange, "at_once", lambda *_: 7)
@@ -156,7 +153,7 @@ def test_a_model_of_a_fleet_has_the_p_values_it_has_alone(weighted):
     def test(members, weights):
         own = None if weights is None else torch.ones(weights.shape[:-1], dtype=torch.float64)
         forecast = Ensemble(members, weights)
-        pit = projected_pit([Marginal(), Scale()], forecast, y, observation_weights=own, exchangeable=True)
+        pit = projected_pit(y, forecast, [Marginal(), Scale()], observation_weights=own, exchangeable=True)
         return pce_test(pit, n_replicates=99)
 
     together = test(members, weights)
@@ -180,14 +177,14 @@ def test_the_order_of_cases_changes_nothing_given_their_names():
 
 def test_observations_drawn_from_the_forecast_are_not_the_draws_they_are_ranked_among():
     law = GaussianMixture(torch.zeros(50, 1), torch.zeros(50, 1, 3), torch.eye(3).expand(50, 1, 3, 3))
-    pit = projected_pit(Scale(), law, law.ensemble(1).members[:, 0])
+    pit = projected_pit(law.ensemble(1).members[:, 0], law, Scale())
     assert (pit.tied == 0).all()
 
 
 def test_randomised_ranks_of_two_preranks_are_drawn_apart():
     y, members = torch.zeros(200, 2), torch.zeros(200, 9, 2)  # all ties: the rank is the draw
     constants = [Custom(lambda x: 0 * x[..., 0], name=name) for name in "ab"]
-    values = projected_pit(constants, Ensemble(members), y, RandomisedRank()).values
+    values = projected_pit(y, Ensemble(members), constants, RandomisedRank()).values
     assert abs(np.corrcoef(values.T.numpy())[0, 1]) < 0.35  # five standard errors
 
 
@@ -244,7 +241,7 @@ def test_a_correction_never_makes_a_p_value_smaller():
 
 
 def test_ties_without_their_points_have_no_known_null():
-    pit = projected_pit(Marginal(), Ensemble(torch.zeros(20, 5, 1)), torch.zeros(20, 1))
+    pit = projected_pit(torch.zeros(20, 1), Ensemble(torch.zeros(20, 5, 1)), Marginal())
     with pytest.raises(ValueError, match=r"where they tie .* exchangeable=True"):
         pce_test(pit)
     with pytest.raises(ValueError, match=r"depends on the data: .* expected="):
@@ -257,7 +254,7 @@ def test_ties_without_their_points_have_no_known_null():
 def rejections(make, preranks, repetitions, n_replicates=99):
     """How many of several data sets are rejected at 5 %, no seed varied."""
     y, forecast = make()
-    pit = projected_pit(preranks, forecast, y, exchangeable=True)
+    pit = projected_pit(y, forecast, preranks, exchangeable=True)
     test = pce_test(pit, n_replicates=n_replicates)
     assert test.p_value.shape[0] == repetitions
     return int((test.corrected_p_value.amin(-1) <= 0.05 + 1e-9).sum())
@@ -305,7 +302,7 @@ def test_a_member_that_stands_in_for_the_observation_loses_its_weight():
     y = torch.tensor([[1.5]], dtype=torch.float64)
     members = torch.tensor([[[1.0], [2.0], [2.0]]], dtype=torch.float64)
     weights = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64)
-    pit = projected_pit(Marginal(), Ensemble(members, weights), y, exchangeable=True)
+    pit = projected_pit(y, Ensemble(members, weights), Marginal(), exchangeable=True)
     points = torch.stack([pit.points.lower[0, :, 0], pit.points.upper[0, :, 0]], -1)
     expected = [
         [1 / 6, 1 / 6],  # the observation: weight 1 of 6 below it, none of its own
@@ -315,7 +312,7 @@ def test_a_member_that_stands_in_for_the_observation_loses_its_weight():
     ]
     torch.testing.assert_close(points, torch.tensor(expected, dtype=torch.float64))
     own = torch.tensor([2.0], dtype=torch.float64)
-    exact = projected_pit(Marginal(), Ensemble(members, weights), y, observation_weights=own)
+    exact = projected_pit(y, Ensemble(members, weights), Marginal(), observation_weights=own)
     assert [float(exact.lower), float(exact.upper)] == pytest.approx([1 / 8, 3 / 8])
 
 
@@ -329,11 +326,11 @@ def test_bands_hold_the_curves_of_a_calibrated_forecast_as_often_as_stated(kind)
         y = normal(n_sets, n_cases, 2, seed=1)
         law = GaussianMixture(*(torch.zeros(n_cases, 1, *s, dtype=torch.float64) for s in [(), (2,), (2, 2)]))
         law = GaussianMixture(law.logits, law.loc, torch.eye(2, dtype=torch.float64).expand(n_cases, 1, 2, 2))
-        pit = projected_pit([Marginal()], law.expand((n_sets, n_cases)), y, exchangeable=True, n_draws=20)
+        pit = projected_pit(y, law.expand((n_sets, n_cases)), [Marginal()], exchangeable=True, n_draws=20)
     else:
         x = normal(n_sets, n_cases, 9, 2, seed=2)
         x = x.round() if kind == "ties" else x
-        pit = projected_pit([Marginal()], Ensemble(x[:, :, 1:]), x[:, :, 0], exchangeable=True)
+        pit = projected_pit(x[:, :, 0], Ensemble(x[:, :, 1:]), [Marginal()], exchangeable=True)
     test = pce_test(pit, n_replicates=199)
     curve = reliability_curve(pit)
     outside = (curve.frequency - curve.levels[:, None]).abs() > test.band_width[:, :1, None] * test.spread + 1e-9
@@ -345,7 +342,7 @@ def test_the_band_of_one_projection_knows_the_number_of_members():
     for n_members in (1, 5, 40):
         band = reliability_band(80, n_members=n_members)
         x = normal(2000 * 80, n_members + 1, 1, seed=n_members)
-        curve = reliability_curve(projected_pit(Marginal(), Ensemble(x[:, 1:]), x[:, 0]).in_sets(2000)).frequency
+        curve = reliability_curve(projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal()).in_sets(2000)).frequency
         inside = (curve >= band.lower[:, None] - 1e-9) & (curve <= band.upper[:, None] + 1e-9)
         missed = 2000 - int(inside.flatten(1).all(1).sum())
         # fewer values than the band's simulation can tell apart make it a little wide for one member
@@ -365,7 +362,7 @@ def test_the_interval_of_several_projections_is_as_wide_as_their_null():
 def test_the_corrected_error_of_power_two_is_unbiased_for_ranks(discrete):
     x = normal(3000 * 25, 4, 1, seed=13)
     x = x.round() if discrete else x
-    estimates = corrected_pce(projected_pit(Marginal(), Ensemble(x[:, 1:]), x[:, 0]).in_sets(3000), power=2)[:, 0]
+    estimates = corrected_pce(projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal()).in_sets(3000), power=2)[:, 0]
     assert abs(float(estimates.mean())) < 4 * float(estimates.std()) / 3000**0.5
 
 
@@ -379,7 +376,7 @@ def blocked(n_sets, n_blocks, length, seed, shift=0.0):
 
 def test_the_corrected_error_of_power_two_is_unbiased_for_blocks():
     x, blocks = blocked(2000, 25, 4, seed=14)
-    pit = projected_pit(Marginal(), Ensemble(x[:, :, 1:]), x[:, :, 0])
+    pit = projected_pit(x[:, :, 0], Ensemble(x[:, :, 1:]), Marginal())
     estimates = corrected_pce(pit, power=2, blocks=blocks).mean(-1)
     assert abs(float(estimates.mean())) < 4 * float(estimates.std()) / 2000**0.5
     plain = corrected_pce(pit, power=2).mean(-1)
@@ -399,7 +396,7 @@ def test_intervals_need_twenty_blocks(n_blocks):
 def test_intervals_with_blocks_hold_zero_for_a_calibrated_forecast():
     held, repetitions = 0, 150
     x, blocks = blocked(repetitions, 25, 6, seed=16)
-    pit = projected_pit([Location()], Ensemble(x[:, :, 1:]), x[:, :, 0], exchangeable=True)
+    pit = projected_pit(x[:, :, 0], Ensemble(x[:, :, 1:]), [Location()], exchangeable=True)
     for s in range(repetitions):
         one = pit.model(s)
         null = pce_test(one, n_replicates=99, blocks=blocks).replicates[:, 0]
@@ -438,7 +435,7 @@ def test_the_stated_power_is_that_of_the_test_against_tilted_ranks(kind):
             p = place[i, c]
             x[i, c, [0, p]] = x[i, c, [p, 0]]
     x = torch.from_numpy(x)
-    pit = projected_pit([Marginal()], Ensemble(x[:, :, 1:]), x[:, :, 0], exchangeable=True)
+    pit = projected_pit(x[:, :, 0], Ensemble(x[:, :, 1:]), [Marginal()], exchangeable=True)
     test = pce_test(pit, n_replicates=199, blocks=blocks)
     found = float((test.p_value <= 0.05 + 1e-9).double().mean())
     stated = float(projection_power(pit, blocks).mean())
@@ -459,7 +456,7 @@ def test_one_block_can_never_reach_five_percent():
 def test_sums_that_are_equal_but_for_rounding_tie():
     """0.1 + 0.2 + 0.3 depends on the order of its terms; as a location it is one number."""
     y, members = torch.tensor([[0.1, 0.2, 0.3]]).double(), torch.tensor([[[0.3, 0.2, 0.1], [0.2, 0.3, 0.1]]]).double()
-    pit = projected_pit([Location(), Scale()], Ensemble(members), y)
+    pit = projected_pit(y, Ensemble(members), [Location(), Scale()])
     assert (pit.tied == 1).all()
 
 
@@ -494,14 +491,14 @@ def test_marginal_ranks_are_exact_to_the_last_digit():
     """A target is ranked as it is: 1 and the next number above it are two values."""
     above = torch.nextafter(torch.tensor(1.0).double(), torch.tensor(2.0).double())
     members = torch.stack([above, torch.tensor(1e6).double()]).reshape(1, 2, 1)
-    pit = projected_pit(Marginal(), Ensemble(members), torch.ones(1, 1, dtype=torch.float64))
+    pit = projected_pit(torch.ones(1, 1, dtype=torch.float64), Ensemble(members), Marginal())
     assert (float(pit.tied), float(pit.upper)) == (0.0, pytest.approx(1 / 3))
 
 
 def test_one_set_of_observations_serves_several_models():
     members, y = normal(3, 20, 5, 2, seed=30), normal(20, 2, seed=31)
-    shared = projected_pit(Location(), Ensemble(members), y)
-    given = projected_pit(Location(), Ensemble(members), y[None])
+    shared = projected_pit(y, Ensemble(members), Location())
+    given = projected_pit(y[None], Ensemble(members), Location())
     assert torch.equal(shared.lower, given.lower)
     assert shared.lower.shape == (3, 20, 1)
 

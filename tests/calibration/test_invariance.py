@@ -18,11 +18,10 @@ from prerank import (
     Location,
     Marginal,
     Scale,
-    SquaredDifference,
     paper_preranks,
     projected_pit,
 )
-from prerank.calibration import EmpiricalRank
+from prerank.calibration import EmpiricalRank, SquaredDifference
 
 PRERANKS = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula(), Contrast(), SquaredDifference()]
 
@@ -55,10 +54,10 @@ def test_an_increasing_map_of_the_prerank_leaves_hard_pits_unchanged(name):
     y, forecast = x[:, 0], Ensemble(x[:, 1:])
     plain = Custom(lambda points: points.square().sum(-1))
     mapped = Custom(lambda points: MAPS[name](points.square().sum(-1)))
-    assert torch.equal(projected_pit(plain, forecast, y).values, projected_pit(mapped, forecast, y).values)
+    assert torch.equal(projected_pit(y, forecast, plain).values, projected_pit(y, forecast, mapped).values)
     empirical = EmpiricalRank()
     assert torch.equal(
-        projected_pit(plain, forecast, y, empirical).values, projected_pit(mapped, forecast, y, empirical).values
+        projected_pit(y, forecast, plain, empirical).values, projected_pit(y, forecast, mapped, empirical).values
     )
 
 
@@ -67,7 +66,7 @@ def test_a_decreasing_map_mirrors_hard_pits():
     x = normal(60, 12, 4).round(decimals=0)  # with ties
     y, forecast = x[:, 0], Ensemble(x[:, 1:])
     plain, mapped = Custom(lambda points: points.sum(-1)), Custom(lambda points: -points.sum(-1))
-    z, mirrored = projected_pit(plain, forecast, y).values, projected_pit(mapped, forecast, y).values
+    z, mirrored = projected_pit(y, forecast, plain).values, projected_pit(y, forecast, mapped).values
     total = x.sum(-1)
     below, at = (total < total[:, :1]).sum(-1)[:, None], (total == total[:, :1]).sum(-1)[:, None]
     u = (z * 12 - below) / at
@@ -82,13 +81,13 @@ def test_density_and_log_density_rank_alike():
     points = torch.cat([y[:, None], forecast.members], 1)
     log_density = HDR().given(law)(points)[..., 0]
     expected = (log_density[:, 1:].exp() < log_density[:, :1].exp()).sum(-1)
-    z = projected_pit(HDR(), forecast, y, EmpiricalRank()).values[:, 0]
+    z = projected_pit(y, forecast, HDR(), EmpiricalRank()).values[:, 0]
     assert torch.equal((20 * z).round().long(), expected)
 
 
 def test_for_two_targets_squared_difference_ranks_like_scale():
     x = normal(100, 12, 2).float()
-    pit = projected_pit([Scale(), SquaredDifference()], Ensemble(x[:, 1:]), x[:, 0], EmpiricalRank()).values
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), [Scale(), SquaredDifference()], EmpiricalRank()).values
     assert torch.equal(pit[:, 0], pit[:, 1])
 
 
@@ -104,7 +103,7 @@ def test_pca_pits_do_not_change_with_origin_unit_or_rotation(seed, scale, n_targ
     y = normal(10, n_targets, seed=seed + 9)
     shift = normal(n_targets, seed=seed + 10)
     rotation = torch.linalg.qr(normal(n_targets, n_targets, seed=seed + 11)).Q
-    z = projected_pit(PCA(), law, y).values
+    z = projected_pit(y, law, PCA()).values
 
     def moved(scale, rotation):
         new = GaussianMixture(
@@ -114,7 +113,7 @@ def test_pca_pits_do_not_change_with_origin_unit_or_rotation(seed, scale, n_targ
                 scale**2 * rotation.mT @ (law.scale_tril @ law.scale_tril.mT) @ rotation,
             ),
         )
-        return projected_pit(PCA(), new, scale * y @ rotation + shift).values
+        return projected_pit(scale * y @ rotation + shift, new, PCA()).values
 
     gap = torch.linalg.eigvalsh(law.covariance_matrix).diff(dim=-1).min()
     if gap < 1e-3:
@@ -127,9 +126,9 @@ def test_pca_pits_do_not_change_with_origin_unit_or_rotation(seed, scale, n_targ
 def test_hard_pca_ranks_of_an_ensemble_do_not_change_with_rotation():
     x = normal(50, 15, 3)
     rotation = torch.linalg.qr(normal(3, 3, seed=5)).Q
-    z = projected_pit(PCA(), Ensemble(x[:, 1:]), x[:, 0], EmpiricalRank()).values
+    z = projected_pit(x[:, 0], Ensemble(x[:, 1:]), PCA(), EmpiricalRank()).values
     turned = x @ rotation + 7.0
-    assert up_to_mirror(z, projected_pit(PCA(), Ensemble(turned[:, 1:]), turned[:, 0], EmpiricalRank()).values) < 1e-9
+    assert up_to_mirror(z, projected_pit(turned[:, 0], Ensemble(turned[:, 1:]), PCA(), EmpiricalRank()).values) < 1e-9
 
 
 def test_the_sign_of_a_symmetric_direction_does_not_depend_on_rounding():
@@ -143,7 +142,7 @@ def test_the_sign_of_a_symmetric_direction_does_not_depend_on_rounding():
 def test_the_order_of_members_does_not_matter(prerank):
     x = normal(40, 12, 4)
     order = torch.randperm(11, generator=torch.Generator().manual_seed(1))
-    pits = [projected_pit(prerank, Ensemble(members), x[:, 0]) for members in (x[:, 1:], x[:, 1:][:, order])]
+    pits = [projected_pit(x[:, 0], Ensemble(members), prerank) for members in (x[:, 1:], x[:, 1:][:, order])]
     torch.testing.assert_close(pits[0].values, pits[1].values, rtol=0, atol=1e-12)
     assert torch.equal(pits[0].tied, pits[1].tied)
 
@@ -168,7 +167,7 @@ def test_equal_points_have_bitwise_equal_projections_wherever_they_stand(prerank
 @pytest.mark.parametrize("prerank", PRERANKS, ids=lambda p: p.name)
 def test_an_observation_among_copies_of_itself_gets_a_uniform_rank(prerank):
     x = normal(2000, 1, 4).expand(-1, 10, -1)
-    pit = projected_pit(prerank, Ensemble(x[:, 1:]), x[:, 0])
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), prerank)
     assert (pit.tied == 1).all()
     # mean of uniforms: five standard errors
     assert ((pit.values.mean(0) - 0.5).abs() < 5 * (1 / 12 / 2000) ** 0.5).all()
@@ -186,13 +185,13 @@ FORECASTS = {
 def test_cases_by_themselves_have_the_pits_they_have_together(kind):
     forecast, y, ids = FORECASTS[kind](), normal(90, 4, seed=6), torch.arange(90) * 7 + 3
     chosen = [*paper_preranks(4), Contrast()]
-    whole = projected_pit(chosen, forecast, y, case_ids=ids, exchangeable=True, n_draws=20)
+    whole = projected_pit(y, forecast, chosen, case_ids=ids, exchangeable=True, n_draws=20)
     some = torch.tensor([71, 3, 40, 8])
-    part = projected_pit(chosen, forecast.select(some), y[some], case_ids=ids[some], exchangeable=True, n_draws=20)
+    part = projected_pit(y[some], forecast.select(some), chosen, case_ids=ids[some], exchangeable=True, n_draws=20)
     torch.testing.assert_close(part.values, whole.values[some], rtol=0, atol=1e-12)
     for own, among in zip(part.points.bounds(), whole.points.bounds(), strict=True):
         torch.testing.assert_close(own, among[some], rtol=0, atol=1e-12)
-    alone = projected_pit(Location(), forecast, y, case_ids=ids, n_draws=20)
+    alone = projected_pit(y, forecast, Location(), case_ids=ids, n_draws=20)
     assert torch.equal(alone.values[:, 0], whole.values[:, whole.groups.index("location")])
 
 
@@ -202,7 +201,7 @@ def test_chunks_change_nothing(monkeypatch, how):
     chosen = paper_preranks(4)
 
     def run():
-        return projected_pit(chosen, Ensemble(x[:, 1:]), x[:, 0], how, exchangeable=True)
+        return projected_pit(x[:, 0], Ensemble(x[:, 1:]), chosen, how, exchangeable=True)
 
     whole = run()
     monkeypatch.setattr(
@@ -219,16 +218,16 @@ def test_chunks_change_nothing(monkeypatch, how):
 def test_the_global_generator_is_left_as_it_was():
     before = torch.random.get_rng_state()
     law = MultivariateNormal(torch.zeros(20, 3), torch.eye(3))
-    projected_pit([Location(), Copula(), PCA()], law, torch.zeros(20, 3), exchangeable=True)
+    projected_pit(torch.zeros(20, 3), law, [Location(), Copula(), PCA()], exchangeable=True)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_leading_axes_hold_several_models():
     members, y = normal(3, 30, 9, 4), normal(30, 4, seed=2)
-    together = projected_pit(paper_preranks(4), Ensemble(members), y, exchangeable=True)
+    together = projected_pit(y, Ensemble(members), paper_preranks(4), exchangeable=True)
     assert together.values.shape == (3, 30, 13)
     for e in range(3):
-        one = projected_pit(paper_preranks(4), Ensemble(members[e]), y, exchangeable=True)
+        one = projected_pit(y, Ensemble(members[e]), paper_preranks(4), exchangeable=True)
         for alone, among in zip(one.points.bounds(), together.points.bounds(), strict=True):
             assert torch.equal(alone, among[e])
         torch.testing.assert_close(one.tied, together.tied[e])

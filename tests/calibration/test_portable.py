@@ -26,12 +26,11 @@ from prerank import (
     Location,
     Marginal,
     Scale,
-    SquaredDifference,
-    principal_directions,
     projected_pit,
 )
+from prerank.calibration import SquaredDifference, principal_directions
 from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
-from prerank.calibration.pooling import canonical, canonical_order, canonical_points, reference_subset, spread_matrix
+from prerank.calibration.pooling import canonical_order, canonical_points, reference_subset, spread_matrix
 from prerank.calibration.rounding import rounded
 from prerank.forecast import elementwise
 
@@ -153,7 +152,7 @@ def test_whichever_point_is_the_observation_all_points_keep_their_ranks(rounds_b
         moved = x.gather(1, order[..., None].expand_as(x))
         for reference in (None, mixture(40, n_targets, dtype)):
             first, second = (
-                projected_pit(prerank, Ensemble(points[:, 1:], reference=reference), points[:, 0], exchangeable=True)
+                projected_pit(points[:, 0], Ensemble(points[:, 1:], reference=reference), prerank, exchangeable=True)
                 for points in (x, moved)
             )
             for before, after in zip(first.points.bounds(), second.points.bounds(), strict=True):
@@ -196,7 +195,7 @@ def test_pooled_densities_of_binary_targets_tie_where_they_are_equal():
     exact = torch.tensor(density, dtype=torch.float64)
     below = (exact[:, None] < exact[:, :, None] * (1 - 1e-9)).sum(-1)
     upto = (exact[:, None] < exact[:, :, None] * (1 + 1e-9)).sum(-1)
-    pit = projected_pit(HDR(), Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), HDR(), exchangeable=True)
     lower, upper = pit.points.bounds()
     assert torch.equal((3 * lower[..., 0]).round().long(), below)
     assert torch.equal((3 * upper[..., 0]).round().long(), upto)
@@ -206,7 +205,7 @@ def test_pooled_densities_of_binary_targets_tie_where_they_are_equal():
 @given(st.lists(st.tuples(*[st.sampled_from([-1.0, -0.0, 0.0, 0.5, 2.0, 1e300])] * 3), min_size=1, max_size=9))
 def test_canonical_order_is_that_of_the_targets_one_after_another(rows):
     points = torch.tensor(rows, dtype=torch.float64)
-    found = canonical(torch.stack([points, points.flip(0)]))
+    found = canonical_points(torch.stack([points, points.flip(0)])).ordered
     assert [tuple(row) for row in found[0].tolist()] == sorted(rows)
     assert torch.equal(found[0], found[1])
     assert not torch.signbit(found[found == 0]).any()

@@ -6,15 +6,13 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from prerank import (
+from prerank.calibration import (
     HDR,
     PCA,
     ClosedForm,
     Copula,
     Custom,
     EmpiricalRank,
-    Ensemble,
-    GaussianMixture,
     Location,
     Marginal,
     RandomisedRank,
@@ -29,10 +27,11 @@ from prerank.calibration.intervals import Intervals
 from prerank.calibration.pooling import reference_subset
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.calibration.projection import LinearProjection, PointwiseProjection
+from prerank.forecast import Ensemble, GaussianMixture
 
 
 def pits(y, forecast, preranks, how=None, **options):
-    return projected_pit(preranks, forecast, y, how, **options)
+    return projected_pit(y, forecast, preranks, how, **options)
 
 
 def normal(*size, seed=0):
@@ -186,7 +185,7 @@ def test_results_of_different_precision_stand_side_by_side_in_the_wider():
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr("prerank.forecast.chunks.ELEMENTS", 100)
+    monkeypatch.setattr("prerank.chunks.ELEMENTS", 100)
 
 
 @pytest.mark.parametrize("kind", ["ensemble", "weighted", "mixture", "draws as reference", "law as reference"])

@@ -3,15 +3,13 @@
 import pytest
 import torch
 
-from prerank import (
+from prerank.calibration import (
     HDR,
     PCA,
     Contrast,
     Copula,
     Dependency,
     EmpiricalRank,
-    Ensemble,
-    GaussianMixture,
     Location,
     Marginal,
     RandomisedRank,
@@ -32,9 +30,10 @@ from prerank.calibration.interval import pce_intervals
 from prerank.calibration.intervals import Intervals, curve_sums
 from prerank.calibration.null import in_quadrature
 from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
-from prerank.calibration.pooling import canonical, canonical_points, spread_matrix
+from prerank.calibration.pooling import canonical_points, spread_matrix
 from prerank.calibration.ranks import all_weights_below_and_at, weight_below_and_at
 from prerank.calibration.rounding import rounded
+from prerank.forecast import Ensemble, GaussianMixture
 
 LEAD = (2, 3)
 EVERY = [(i, j) for i in range(2) for j in range(3)]
@@ -44,7 +43,7 @@ BLOCKS = torch.tensor([4, 4, 1, 1, 1, 9, 9])
 
 
 def pits(y, forecast, preranks, how=None, **options):
-    return projected_pit(preranks, forecast, y, how, **options)
+    return projected_pit(y, forecast, preranks, how, **options)
 
 
 def numbers(*size, seed=0):
@@ -218,7 +217,7 @@ def test_points_densities_and_ranks():
     under, tied = weight_below_and_at(x[..., 0, :], x, weights)
     some = x[..., :3, :]
     for e in EVERY:
-        assert torch.equal(canonical(x)[e], canonical(x[e]))
+        assert torch.equal(pooled.ordered[e], canonical_points(x[e]).ordered)
         assert torch.equal(pooled.place[e], canonical_points(x[e]).place)
         assert torch.equal(rounded(x / 3)[e], rounded(x[e] / 3))
         assert torch.equal(below[e], all_weights_below_and_at(x[e], None)[0])

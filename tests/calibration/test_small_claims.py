@@ -10,22 +10,15 @@ from scipy import stats
 from prerank import (
     HDR,
     PCA,
-    ClosedForm,
     Contrast,
     Copula,
     Custom,
     Dependency,
-    EmpiricalRank,
     Ensemble,
     GaussianMixture,
     Location,
     Marginal,
     Scale,
-    SmoothRank,
-    SquaredDifference,
-    centred_levels,
-    chi_square_test,
-    ks_test,
     pce,
     pce_interval,
     pce_null,
@@ -33,12 +26,21 @@ from prerank import (
     projected_pit,
     reliability_band,
 )
-from prerank.calibration import interval
+from prerank.calibration import (
+    ClosedForm,
+    EmpiricalRank,
+    SmoothRank,
+    SquaredDifference,
+    centred_levels,
+    chi_square_test,
+    interval,
+    ks_test,
+)
 from prerank.calibration.blindness import NEARLY_BLIND, projection_power
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
-from prerank.calibration.pooling import canonical, canonical_points, reference_subset, spread_matrix
+from prerank.calibration.pooling import canonical_points, reference_subset, spread_matrix
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.calibration.reading import read, shape
 from prerank.calibration.rounding import power_of_two_above, rounded
@@ -53,11 +55,11 @@ def normal(*size, seed=0):
 
 def test_points_are_ordered_by_every_target_also_where_there_are_few_points():
     points = torch.tensor([[[1.0, 2.0, 9.0], [1.0, 2.0, 3.0]]])
-    assert canonical(points)[0, :, 2].tolist() == [3.0, 9.0]
+    assert canonical_points(points).ordered[0, :, 2].tolist() == [3.0, 9.0]
     for seed in range(20):
         x = torch.randint(0, 2, (4, 5, 6), generator=torch.Generator().manual_seed(seed)).double()
         expected = [sorted(map(tuple, case)) for case in x.tolist()]
-        assert [list(map(tuple, case)) for case in canonical(x).tolist()] == expected
+        assert [list(map(tuple, case)) for case in canonical_points(x).ordered.tolist()] == expected
 
 
 def test_points_stand_where_they_are_said_to_stand():
@@ -161,7 +163,7 @@ def test_intervals_of_few_units_are_widened_as_students_law_has_it(monkeypatch):
 
 def test_the_interval_of_one_projection_is_as_wide_as_the_null_of_its_members():
     x = torch.full((200, 3, 1), 0.5).double() + 0.001 * normal(200, 3, 1, seed=8)
-    pit = projected_pit(Marginal(), Ensemble(x[:, 1:]), x[:, 0])
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal())
     found = pce_interval(pit, n_replicates=19)
     assert found.high - found.estimate >= pce_null(200, n_members=2).quantile(0.95) - 1e-12
     assert found.high <= 1.0
@@ -180,7 +182,7 @@ def test_a_null_is_a_value_and_its_sample_is_drawn_once():
 
 def test_errors_of_p_values_are_those_of_their_replicates():
     x = normal(60, 8, 2, seed=9)
-    pit = projected_pit([Marginal(), Location()], Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), [Marginal(), Location()], exchangeable=True)
     test = pce_test(pit, n_replicates=99)
     several, single = test.p_value.tolist()
     assert test.p_value_error.tolist() == pytest.approx(
@@ -200,23 +202,23 @@ def test_errors_of_p_values_are_those_of_their_replicates():
 def test_the_power_of_known_ranks_needs_no_points():
     x = normal(40, 6, 1, seed=10)
     forecast = Ensemble(x[:, 1:])
-    alone = projection_power(projected_pit(Marginal(), forecast, x[:, 0]))
-    points = projection_power(projected_pit(Marginal(), forecast, x[:, 0], exchangeable=True))
+    alone = projection_power(projected_pit(x[:, 0], forecast, Marginal()))
+    points = projection_power(projected_pit(x[:, 0], forecast, Marginal(), exchangeable=True))
     torch.testing.assert_close(alone, points, rtol=1e-9, atol=0)
     many = x.repeat(60, 1, 1)  # more cases than are looked at
-    pit = projected_pit(Marginal(), Ensemble(many[:, 1:]), many[:, 0], exchangeable=True)
-    few = projected_pit(Marginal(), forecast, x[:, 0])
+    pit = projected_pit(many[:, 0], Ensemble(many[:, 1:]), Marginal(), exchangeable=True)
+    few = projected_pit(x[:, 0], forecast, Marginal())
     distance = stats.norm.ppf(float(projection_power(few)[0])) + 1.96
     assert float(projection_power(pit)[0]) == pytest.approx(1.0, abs=1e-6)
     assert distance < 60
     weighted = Ensemble(x[:, 1:], torch.ones(40, 5).double())
-    assert projection_power(projected_pit(Marginal(), weighted, x[:, 0])).isnan().all()
+    assert projection_power(projected_pit(x[:, 0], weighted, Marginal())).isnan().all()
     assert NEARLY_BLIND == 0.2
 
 
 def test_case_weights_of_one_change_no_power_and_zero_weights_leave_cases_out():
     x = normal(30, 6, 1, seed=11)
-    pit = projected_pit(Marginal(), Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal(), exchangeable=True)
     ones, half = torch.ones(30), (torch.arange(30) < 10).double()
     torch.testing.assert_close(projection_power(pit, None, ones), projection_power(pit))
     torch.testing.assert_close(projection_power(pit, None, half), projection_power(pit.select(slice(0, 10))))
@@ -260,7 +262,7 @@ def test_words_follow_the_shape(pits, words):
 
 def test_parts_of_a_result_are_what_they_say():
     x = normal(12, 5, 3, seed=14)
-    pit = projected_pit([Marginal(), Location(), Scale()], Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), [Marginal(), Location(), Scale()], exchangeable=True)
     assert pit.groups == ("marginal",) * 3 + ("location", "scale")
     assert pit.of("location").names == ("mean",)
     some = pit.select(torch.tensor([7, 2]))
@@ -288,7 +290,7 @@ def test_parts_of_a_result_are_what_they_say():
 
 def test_a_mixture_has_numbers_where_they_are_known_and_intervals_elsewhere():
     law = GaussianMixture(torch.zeros(6, 1), torch.zeros(6, 1, 3), torch.eye(3).expand(6, 1, 3, 3))
-    pit = projected_pit([Location(), Scale()], law, torch.zeros(6, 3), n_draws=9, exchangeable=True)
+    pit = projected_pit(torch.zeros(6, 3), law, [Location(), Scale()], n_draws=9, exchangeable=True)
     assert torch.equal(pit.lower[:, 0], pit.upper[:, 0])
     torch.testing.assert_close(pit.upper[:, 1] - pit.lower[:, 1], torch.full((6,), 0.1).double())
     assert pit.points.lower.shape == (6, 10, 2)
@@ -310,7 +312,7 @@ def test_factors_without_a_positive_diagonal_are_refused(diagonal):
     factor = torch.diag(torch.tensor([1.0, diagonal])).expand(4, 1, 2, 2)
     law = GaussianMixture(torch.zeros(4, 1), torch.zeros(4, 1, 2), factor)
     with pytest.raises(ValueError, match="Cholesky factors"):
-        projected_pit(Location(), law, torch.zeros(4, 2))
+        projected_pit(torch.zeros(4, 2), law, Location())
 
 
 def test_the_null_of_an_interval_is_never_interpolated_downwards():
@@ -329,8 +331,8 @@ def test_arrays_are_taken_by_the_classical_tests():
 
 def test_custom_projections_are_called_by_their_name():
     x = normal(4, 5, 3, seed=20)
-    one = projected_pit(Custom(lambda y: y.amax(-1), name="maximum"), Ensemble(x[:, 1:]), x[:, 0])
-    two = projected_pit(Custom(lambda y: y[..., :2], name="pair"), Ensemble(x[:, 1:]), x[:, 0])
+    one = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Custom(lambda y: y.amax(-1), name="maximum"))
+    two = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Custom(lambda y: y[..., :2], name="pair"))
     assert one.names == ("maximum",)
     assert two.names == ("pair 1", "pair 2")
 
@@ -342,12 +344,12 @@ def test_given_members_are_projected_in_double_precision():
         seen.append(points.dtype)
         return points[..., 0]
 
-    projected_pit(Custom(look), Ensemble(torch.zeros(3, 4, 2)), torch.ones(3, 2))
+    projected_pit(torch.ones(3, 2), Ensemble(torch.zeros(3, 4, 2)), Custom(look))
     assert seen[-1] == torch.float64
 
 
 def test_smooth_ranks_of_a_bare_ensemble_learn_from_members_and_observation():
-    pit = projected_pit(HDR(), Ensemble(normal(4, 5, 2, seed=21)), normal(4, 2, seed=22), SmoothRank())
+    pit = projected_pit(normal(4, 2, seed=22), Ensemble(normal(4, 5, 2, seed=21)), HDR(), SmoothRank())
     assert pit.notes["HDR"].startswith("kernel density of 6 points")
 
 
@@ -371,7 +373,7 @@ def test_words_name_bias_and_spread_together():
 
 def test_the_default_seed_of_a_test_is_zero_and_its_power_one():
     x = normal(25, 6, 2, seed=30)
-    pit = projected_pit([Marginal()], Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), [Marginal()], exchangeable=True)
     given = pce_test(pit, n_replicates=19, seed=0, power=1)
     assert torch.equal(pce_test(pit, n_replicates=19).replicates, given.replicates)
     assert not torch.equal(pce_test(pit, n_replicates=19, seed=1).replicates, given.replicates)
@@ -380,7 +382,7 @@ def test_the_default_seed_of_a_test_is_zero_and_its_power_one():
 @pytest.mark.parametrize("power", [1, 2, 3.5])
 def test_the_statistic_is_the_mean_error_of_that_power(power):
     x = normal(25, 6, 2, seed=31)
-    pit = projected_pit([Marginal(), Location()], Ensemble(x[:, 1:]), x[:, 0], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), [Marginal(), Location()], exchangeable=True)
     test = pce_test(pit, n_replicates=19, power=power)
     errors = pce(pit, power=power)
     torch.testing.assert_close(test.projection_pce, errors)
@@ -391,7 +393,7 @@ def test_the_statistic_is_the_mean_error_of_that_power(power):
 def test_a_member_with_all_the_weight_is_always_picked():
     y, members = torch.zeros(9, 1).double(), torch.tensor([[-1.0], [1.0], [2.0]]).double().expand(9, 3, 1)
     weights = torch.tensor([0.0, 0.0, 1.0]).double().expand(9, 3)
-    pit = projected_pit(Marginal(), Ensemble(members, weights), y, exchangeable=True)
+    pit = projected_pit(y, Ensemble(members, weights), Marginal(), exchangeable=True)
     replicates = pce_test(pit, n_replicates=19).replicates
     last = pce(with_point(pit, 3))
     torch.testing.assert_close(replicates, last.expand_as(replicates))
@@ -408,7 +410,7 @@ def test_empirical_ranks_of_weighted_members_leave_the_member_itself_out():
     y = torch.tensor([[1.5]]).double()
     members = torch.tensor([[[1.0], [2.0], [3.0]]]).double()
     weights = torch.tensor([[1.0, 2.0, 3.0]]).double()
-    pit = projected_pit(Marginal(), Ensemble(members, weights), y, EmpiricalRank(), exchangeable=True)
+    pit = projected_pit(y, Ensemble(members, weights), Marginal(), EmpiricalRank(), exchangeable=True)
     assert pit.points.lower[0, :, 0].tolist() == pytest.approx([1 / 6, 0.0, 1 / 4, 1.0])
 
 
@@ -416,7 +418,7 @@ def test_empirical_ranks_of_weighted_members_leave_the_member_itself_out():
 def test_smooth_ranks_rise_with_the_observation(relative):
     members = normal(1, 40, 1, seed=32).expand(3, 40, 1)
     y = torch.tensor([[-9.0], [0.0], [9.0]]).double()
-    low, middle, high = projected_pit(Marginal(), Ensemble(members), y, SmoothRank(relative=relative)).values[:, 0]
+    low, middle, high = projected_pit(y, Ensemble(members), Marginal(), SmoothRank(relative=relative)).values[:, 0]
     assert low < 1e-3 < 0.2 < middle < 0.8 < 1 - 1e-3 < high
 
 

@@ -10,6 +10,7 @@ from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.calibration.pooled import bandwidths, log_kernel_density
 from prerank.calibration.projection import PointwiseProjection
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit, spread
+from prerank.calibration.views import PointsView
 from prerank.forecast import Ensemble
 
 IDENTITY = PointwiseProjection(lambda points: points, ("itself",))
@@ -21,7 +22,7 @@ def test_the_spread_of_a_smooth_rank_is_a_constant_of_its_gradient():
     members = torch.tensor(POINTS, dtype=torch.float64, requires_grad=True)
     weights = torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64)
     y = torch.tensor([[2.0]], dtype=torch.float64)
-    pit = smooth_pit(IDENTITY, Ensemble(members, weights), y, SmoothRank(temperature=1.5))
+    pit = smooth_pit(y, Ensemble(members, weights), IDENTITY, SmoothRank(temperature=1.5))
     (gradient,) = torch.autograd.grad(pit.sum(), members)
     deviation = math.sqrt(0.5 * 0 + 0.25 * 1 + 0.25 * 16 - (0.5 * 0 + 0.25 * 1 + 0.25 * 4) ** 2)
     below = [1 / (1 + math.exp(-1.5 * (2.0 - t) / deviation)) for t in (0.0, 1.0, 4.0)]
@@ -94,9 +95,9 @@ def test_an_absolute_smooth_rank_is_a_mean_of_sigmoids_of_differences(weights):
     shares = [1 / 3] * 3 if weights is None else weights[0]
     for y in (-1.0, 0.5, 3.0):
         pit = smooth_pit(
-            IDENTITY,
-            Ensemble(members, given),
             torch.tensor([[y]]).double(),
+            Ensemble(members, given),
+            IDENTITY,
             SmoothRank(temperature=1.5, relative=False),
         )
         below = [1 / (1 + math.exp(-1.5 * (y - t))) for t in (0.0, 1.0, 4.0)]
@@ -107,7 +108,7 @@ def test_a_scale_that_is_given_takes_the_place_of_the_spread():
     members, y = torch.tensor(POINTS, dtype=torch.float64), torch.tensor([[2.0]], dtype=torch.float64)
     scale = torch.full((1, 1, 1), 8.0).double()
     for relative in (True, False):
-        found = smooth_pit(IDENTITY, Ensemble(members), y, SmoothRank(3.0, relative), scale)
+        found = smooth_pit(y, Ensemble(members), IDENTITY, SmoothRank(3.0, relative), scale)
         expected = torch.sigmoid(3.0 * (2.0 - members[0, :, 0]) / 8.0).mean()
         assert float(found) == pytest.approx(float(expected))
 
@@ -122,7 +123,7 @@ def test_the_bandwidths_of_a_smooth_copula_are_constants_of_its_gradient():
         members_, weights_ = members.clone().requires_grad_(), weights.clone().requires_grad_()
         return torch.autograd.grad(value(members_, weights_).sum(), [members_, weights_])
 
-    learnt = gradients(lambda m, w: Copula().given(Ensemble(m, w), temperature=50.0)(points))
+    learnt = gradients(lambda m, w: Copula().given(PointsView(Ensemble(m, w), smooth=True))(points))
     constant = gradients(lambda m, w: smooth_log_joint_cdf(points, m, w / w.sum(-1, keepdim=True), held))
     for found, expected in zip(learnt, constant, strict=True):
         torch.testing.assert_close(found, expected)

@@ -16,7 +16,7 @@ from prerank.data import (
     DownloadError,
     IntegrityError,
     LicenceError,
-    NotAtHandError,
+    NotLocalError,
     Policy,
     Upstream,
     catalogue,
@@ -94,7 +94,7 @@ def test_a_rotten_cache_is_removed_and_fetched_again(
     path.write_bytes(CSV + b"1,2,3\n")
     assert fetch("ansur2", upstream=upstream).read_bytes() == CSV
     path.write_bytes(CSV + b"1,2,3\n")
-    with pytest.raises(NotAtHandError, match="prerank datasets fetch ansur2"):
+    with pytest.raises(NotLocalError, match="prerank datasets fetch ansur2"):
         load("ansur2", download=False)
     assert not path.exists()
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prerank.data import PAPER_SEEDS, PAPER_SPLIT, DataError, SplitProtocol, Standardiser, Table, split
-from prerank.data.split import keyed_order, published_order
+from prerank.data.splitting import keyed_order, published_order
 
 PINNED = {
     0: [8, 6, 4, 2, 7, 10, 9, 1, 0, 11, 5, 3],
@@ -121,7 +121,7 @@ def test_refusals_say_what_to_do() -> None:
     rare = np.zeros((40, 1))
     rare[-1] = 1
     seed = next(seed for seed in range(100) if 39 not in keyed_order(40, seed)[:16])
-    with pytest.raises(DataError, match="is 0 in all 16 training rows"):
+    with pytest.raises(DataError, match="is constant: 0 in all 16 training rows"):
         split(Table.of(np.arange(40.0), rare), seed=seed)
 
 
@@ -189,7 +189,7 @@ def test_a_full_calibration_part_is_not_over_the_cap() -> None:
 
 def test_the_order_does_not_depend_on_how_many_rows_are_hashed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = keyed_order(50, 1)
-    monkeypatch.setattr(sys.modules["prerank.data.split"], "_CHUNK", 7)  # the package has a function of that name
+    monkeypatch.setattr(sys.modules["prerank.data.splitting"], "_CHUNK", 7)  # the package has a function of that name
     assert keyed_order(50, 1).tolist() == whole.tolist()
 
 

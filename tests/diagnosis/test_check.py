@@ -89,9 +89,9 @@ class TestMissingValues:
         assert result.n_cases == 148
         assert any("2 of 150 cases dropped" in note for note in result.notes)
         expected = projected_pit(
-            Location(),
-            Ensemble(torch.from_numpy(members[kept])),
             torch.from_numpy(y[kept]),
+            Ensemble(torch.from_numpy(members[kept])),
+            Location(),
             case_ids=torch.from_numpy(kept),
         ).values
         column = result.pit.groups.index("location")
@@ -184,7 +184,7 @@ class TestAnswers:
     def test_the_table_prints_with_its_verdict(self):
         y, members = truth()
         text = str(quick(y, 0.3 * members))
-        assert "Not calibrated" in text
+        assert "Miscalibrated" in text
         assert all(name in text for name in ("marginal", "location", "scale", "dependency", "PCA", "HDR", "copula"))
         assert "No evidence against calibration" in str(quick(y, members))
         assert "<table" in quick(y, members)._repr_html_()
@@ -270,11 +270,11 @@ class TestRefusals:
 
 
 class TestGivenPITs:
-    def test_columns_are_corrected_by_holm(self):
+    def test_columns_are_adjusted_by_holm(self):
         even = (np.arange(300) + 0.5) / 300
         pits = np.column_stack([even, even**3])
         table = check_pits(pits, names=["good", "bad"]).table
-        assert table.loc["bad", "corrected p-value"] == pytest.approx(2 * table.loc["bad", "p-value"])
+        assert table.loc["bad", "adjusted p-value"] == pytest.approx(2 * table.loc["bad", "p-value"])
         assert table.loc["good", "reading"] == "flat"
         assert "biased high" in table.loc["bad", "reading"]
 

@@ -15,7 +15,7 @@ def test_the_command_trains_judges_and_draws(tmp_path: Path, monkeypatch: pytest
     threads = torch.get_num_threads()
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--rows", "200", "--fresh", "200"])
     assert result.exit_code == 0, result.output
-    for words in ("plain NLL", "penalised", "oracle", "energy score", "chance", "copula", "The price of the penalty"):
+    for words in ("plain NLL", "penalised", "oracle", "energy score", "expected", "copula", "The price of the penalty"):
         assert words in result.output
     told = [line for line in result.output.splitlines() if not line.startswith("figure:")]
     assert max(map(len, told)) <= 96

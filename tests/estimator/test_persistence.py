@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import save_file
 from sklearn.exceptions import NotFittedError
 
-from prerank import HDR, PCA, Contrast, Copula, Custom, Dependency, Location, Marginal, Scale, SquaredDifference
+from prerank import HDR, PCA, Contrast, Copula, Custom, Dependency, Location, Marginal, Scale
+from prerank.calibration import SquaredDifference
 from prerank.estimator import MixtureRegressor, persistence
 
 Table = tuple[np.ndarray, np.ndarray]
@@ -22,7 +23,7 @@ Small = Callable[..., MixtureRegressor]
 @pytest.fixture(scope="module")
 def fitted(table: Table, small: Small) -> MixtureRegressor:
     names = pd.DataFrame(table[0], columns=["north", "süd"])
-    return small(prerank=[PCA(n_components=1), Location()], strengths=(0, 1.0)).fit(names, table[1])
+    return small(preranks=[PCA(n_components=1), Location()], strengths=(0, 1.0)).fit(names, table[1])
 
 
 @pytest.fixture
@@ -88,8 +89,8 @@ def test_every_parameter_comes_back_as_it_was(value: Any) -> None:
 
 
 def test_code_is_not_saved(table: Table, small: Small, tmp_path: Path) -> None:
-    model = small(prerank=Custom(lambda y: y.amax(-1), name="maximum"), strength=1.0).fit(*table)
-    with pytest.raises(TypeError, match=r"prerank=Custom.*cannot be saved.*never code"):
+    model = small(preranks=Custom(lambda y: y.amax(-1), name="maximum"), strength=1.0).fit(*table)
+    with pytest.raises(TypeError, match=r"preranks=Custom.*cannot be saved.*never code"):
         model.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
 
@@ -99,7 +100,7 @@ def test_a_lookalike_is_not_saved() -> None:
         name = "location"
 
     with pytest.raises(TypeError, match="cannot be saved"):
-        persistence.encode(Location(), "prerank")
+        persistence.encode(Location(), "preranks")
 
 
 def test_an_unfitted_model_is_not_saved(tmp_path: Path) -> None:
@@ -140,11 +141,32 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_later_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistence, "_VERSION", 2)
+    monkeypatch.setattr(persistence, "_VERSION", 3)
     persistence.write(tmp_path / "file", {"a": torch.zeros(1)}, {})
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"format version 2, this release reads 1"):
+    with pytest.raises(ValueError, match=r"format version 3, this release reads 1 and 2"):
         persistence.read(tmp_path / "file")
+
+
+def test_a_model_saved_by_0_1_0_is_read_and_saved_anew(tmp_path: Path) -> None:
+    """There its pre-ranks were called `prerank`; its forecasts are what they were."""
+    model = MixtureRegressor.load(Path(__file__).parent / "saved_by_0.1.0.safetensors")
+    assert model.preranks == [PCA(n_components=1), Location()]
+    assert model.strength_ == 0.0
+    assert model.tuning_.strength.tolist() == [0.0, 1.0]
+    x = np.array([[0.0, 0.0], [1.0, -2.0]])
+    expected = [[0.009380219152744451, 0.2653496809978293], [1.042126423453956, 0.12689823033232125]]
+    # sums of a few terms of order one in double precision
+    np.testing.assert_allclose(model.predict(x), expected, rtol=0, atol=1e-12)
+    model.save(tmp_path / "model")
+    again = MixtureRegressor.load(tmp_path / "model")
+    assert again.get_params() == model.get_params()
+    assert (again.predict(x) == model.predict(x)).all()
+
+
+def test_the_name_of_before_is_refused(small: Small) -> None:
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'prerank'"):
+        small(prerank=Location())
 
 
 def test_a_write_that_fails_leaves_the_old_file_whole(

@@ -21,10 +21,10 @@ Small = Callable[..., MixtureRegressor]
         ({"strength": "automatic"}, r'strength=\'automatic\': a number of at least 0, or "auto"'),
         ({"strength": -1.0}, r"strength=-1.0"),
         ({"strength": float("nan")}, r"strength=nan"),
-        ({"strength": 1.0}, r"strength=1.0 has nothing to weigh; give a prerank"),
-        ({"prerank": Location(), "strengths": (0, -2)}, r"strength=-2.0: a penalty's strength is zero or more"),
-        ({"prerank": []}, "at least one pre-rank"),
-        ({"prerank": Dependency()}, r"Dependency\(lag=1\) is constant for D=2 targets.*use Scale\(\) or Contrast\(\)"),
+        ({"strength": 1.0}, r"strength=1.0 has nothing to weigh; give preranks"),
+        ({"preranks": Location(), "strengths": (0, -2)}, r"strength=-2.0: a penalty's strength is zero or more"),
+        ({"preranks": []}, "at least one pre-rank"),
+        ({"preranks": Dependency()}, r"Dependency\(lag=1\) is constant for D=2 targets.*use Scale\(\) or Contrast\(\)"),
         ({"n_components": 0}, "n_components=0: a whole number of at least 1"),
         ({"max_epochs": 1.5}, "max_epochs=1.5: a whole number"),
         ({"batch_size": "all"}, "batch_size='all': a whole number"),
@@ -41,17 +41,17 @@ def test_parameters(table: Table, small: Small, parameters: dict[str, Any], mess
 
 def test_something_that_is_not_a_prerank(table: Table, small: Small) -> None:
     with pytest.raises(TypeError, match=r"'location' is not a pre-rank; pass a value such as Location\(\)"):
-        small(prerank=["location"]).fit(*table)
+        small(preranks=["location"]).fit(*table)
     with pytest.raises(TypeError, match=r"Location is a class; pass Location\(\)"):
-        small(prerank=Location).fit(*table)
+        small(preranks=Location).fit(*table)
     with pytest.raises(TypeError, match=r"'PCA' is not a pre-rank; pass a value"):
-        small(prerank="PCA").fit(*table)
+        small(preranks="PCA").fit(*table)
 
 
 @pytest.mark.parametrize("prerank", [Scale(), Dependency()])
 def test_preranks_that_are_constant_for_one_target(table: Table, small: Small, prerank: Any) -> None:
     with pytest.raises(ValueError, match=r"is constant.*D=1 target.*use Marginal\(\)"):
-        small(prerank=prerank).fit(table[0], table[1][:, 0])
+        small(preranks=prerank).fit(table[0], table[1][:, 0])
 
 
 def test_gaps_in_the_data(table: Table, small: Small) -> None:
@@ -66,7 +66,7 @@ def test_gaps_in_the_data(table: Table, small: Small) -> None:
 
 def test_a_constant_target_is_named(table: Table, small: Small) -> None:
     y = pd.DataFrame({"price": table[1][:, 0], "tax": 0.19})
-    with pytest.raises(ValueError, match=r"'tax' is 0.19 in all 240 training rows"):
+    with pytest.raises(ValueError, match=r"'tax' is constant: 0.19 in all 240 training rows"):
         small().fit(table[0], y)
 
 
@@ -96,7 +96,7 @@ def test_other_targets_than_those_fitted(table: Table, small: Small) -> None:
     model = small().fit(*table)
     with pytest.raises(ValueError, match="y has 1 targets, but the model was fitted to 2"):
         model.score(table[0], table[1][:, 0])
-    with pytest.raises(ValueError, match="n_members=0"):
+    with pytest.raises(ValueError, match="n_draws=0"):
         model.sample(table[0], 0)
     with pytest.raises(ValueError, match="X has 1 features, but MixtureRegressor is expecting 2"):
         model.predict(table[0][:, :1])

@@ -17,9 +17,9 @@ Small = Callable[..., MixtureRegressor]
 
 
 def test_the_same_random_state_gives_the_same_model(table: Table, small: Small) -> None:
-    first, second = (small(prerank=HDR(), strength=1.0).fit(*table) for _ in range(2))
+    first, second = (small(preranks=HDR(), strength=1.0).fit(*table) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first.weights_, second.weights_, strict=True))
-    other = small(prerank=HDR(), strength=1.0, random_state=1).fit(*table)
+    other = small(preranks=HDR(), strength=1.0, random_state=1).fit(*table)
     assert not torch.equal(first.weights_[0], other.weights_[0])
 
 
@@ -27,7 +27,7 @@ def test_fitting_leaves_the_global_generators_alone(table: Table, small: Small) 
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002 - the global state is the point
     before, drawn = torch.get_rng_state(), np.random.RandomState(5).rand()
-    small(prerank=HDR(), strengths=(0, 1)).fit(*table).sample(table[0], 3)
+    small(preranks=HDR(), strengths=(0, 1)).fit(*table).sample(table[0], 3)
     assert torch.equal(before, torch.get_rng_state())
     assert np.random.rand() == drawn  # noqa: NPY002
 
@@ -80,7 +80,7 @@ def test_members_depend_on_seed_and_position_alone(table: Table, small: Small) -
 
 def test_one_target_keeps_its_axes(table: Table, small: Small) -> None:
     x, y = table
-    flat, column = small(prerank=Marginal(), strength=1.0).fit(x, y[:, 0]), small(prerank=Marginal(), strength=1.0)
+    flat, column = small(preranks=Marginal(), strength=1.0).fit(x, y[:, 0]), small(preranks=Marginal(), strength=1.0)
     column.fit(x, y[:, :1])
     assert flat.predict(x).shape == (300,)
     assert column.predict(x).shape == (300, 1)
@@ -94,8 +94,8 @@ def test_rows_of_weight_zero_have_no_influence(table: Table, small: Small) -> No
     weights = np.arange(300.0) % 3
     kept = weights > 0
     spoilt = np.where(kept[:, None], y, 1e6)
-    weighted = small(prerank=Location(), strength=1.0).fit(x, spoilt, weights)
-    without = small(prerank=Location(), strength=1.0).fit(x[kept], y[kept], weights[kept])
+    weighted = small(preranks=Location(), strength=1.0).fit(x, spoilt, weights)
+    without = small(preranks=Location(), strength=1.0).fit(x[kept], y[kept], weights[kept])
     assert (weighted.predict(x) == without.predict(x)).all()
 
 
@@ -118,7 +118,7 @@ def test_weights_draw_the_forecast_to_the_heavy_rows(small: Small) -> None:
 
 
 def test_auto_keeps_what_the_rule_prefers(table: Table, small: Small) -> None:
-    model = small(prerank=[Location(), PCA()], strengths=(0.1, 10)).fit(*table)
+    model = small(preranks=[Location(), PCA()], strengths=(0.1, 10)).fit(*table)
     assert model.tuning_ is not None
     assert list(model.tuning_["strength"]) == [0.0, 0.1, 10.0]
     assert model.strength_ == choose_strength(model.tuning_)
@@ -128,8 +128,8 @@ def test_the_model_kept_is_the_one_that_its_strength_alone_gives(table: Table, s
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # in which a fleet of three and a fleet of one agree to 1e-9
     try:
-        tuned = small(prerank=Location(), strengths=(0.1, 10)).fit(*table)
-        alone = small(prerank=Location(), strength=tuned.strength_).fit(*table)
+        tuned = small(preranks=Location(), strengths=(0.1, 10)).fit(*table)
+        alone = small(preranks=Location(), strength=tuned.strength_).fit(*table)
     finally:
         torch.set_default_dtype(before)
     for one, other in zip(tuned.weights_, alone.weights_, strict=True):
@@ -137,7 +137,7 @@ def test_the_model_kept_is_the_one_that_its_strength_alone_gives(table: Table, s
 
 
 def test_a_tolerance_of_zero_admits_no_worse_energy_score(table: Table, small: Small) -> None:
-    model = small(prerank=Contrast(), strengths=(0, 10), tolerance=0.0).fit(*table)
+    model = small(preranks=Contrast(), strengths=(0, 10), tolerance=0.0).fit(*table)
     scores = model.tuning_.set_index("strength")["score"]  # type: ignore[union-attr]
     assert scores[model.strength_] <= scores[0.0]
 
@@ -146,10 +146,10 @@ def test_the_penalty_calibrates_a_gaussian_of_a_bimodal_truth(small: Small) -> N
     """The paper's claim on a law that one Gaussian cannot fit, on fresh rows, in the sense of the trained pre-rank."""
     made, fresh = Bimodal().table(2000, seed=0), Bimodal().table(4000, seed=1)
     errors = []
-    for parameters in ({}, {"prerank": Contrast(), "strength": 10.0}):
+    for parameters in ({}, {"preranks": Contrast(), "strength": 10.0}):
         settings = {"n_components": 1, "hidden": (32,), "learning_rate": 0.01, "patience": 10, **parameters}
         law = small(**settings).fit(made.x, made.y).predict_distribution(fresh.x)
-        pit = projected_pit(Contrast(), law, torch.as_tensor(fresh.y, dtype=torch.float64))
+        pit = projected_pit(torch.as_tensor(fresh.y, dtype=torch.float64), law, Contrast())
         errors.append(float(pce(pit.values)))
     # the difference is larger than chance alone ever makes a calibrated forecast's error
     assert errors[0] - errors[1] > pce_null(4000).quantile(0.999)

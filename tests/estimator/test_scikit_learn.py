@@ -77,13 +77,13 @@ def test_works_in_a_pipeline_and_a_grid_search(table: tuple[np.ndarray, np.ndarr
 
 
 def test_a_grid_may_hold_preranks(table: tuple[np.ndarray, np.ndarray]) -> None:
-    grid = {"prerank": [Location(), [Marginal(), HDR()]], "strength": [1.0]}
+    grid = {"preranks": [Location(), [Marginal(), HDR()]], "strength": [1.0]}
     search = GridSearchCV(model(), grid, cv=2).fit(*table)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
 def test_clone_keeps_parameters_and_forgets_the_fit(table: tuple[np.ndarray, np.ndarray]) -> None:
-    fitted = model(prerank=[Location(), HDR()], strength=0.5).fit(*table)
+    fitted = model(preranks=[Location(), HDR()], strength=0.5).fit(*table)
     copy = clone(fitted)
     assert copy.get_params() == fitted.get_params()
     assert not hasattr(copy, "weights_")

@@ -172,11 +172,11 @@ class TestSupport:
         lognormal = LogNormal(torch.zeros(4, 2), torch.ones(4, 2))
         transformed = TransformedDistribution(Independent(Normal(torch.zeros(4, 2), 1.0), 1), [ExpTransform()])
         for law, name in ((Independent(lognormal, 1), "LogNormal"), (transformed, "TransformedDistribution")):
-            refuse_outside_support(law, inside)
+            refuse_outside_support(inside, law)
             with pytest.raises(
                 ValueError, match=rf"support of the {name} forecast in 2 of 4 cases.*case 1 \(1, -2.5\)"
             ):
-                refuse_outside_support(law, outside)
+                refuse_outside_support(outside, law)
 
     @pytest.mark.parametrize("error", [AttributeError, NotImplementedError, RuntimeError])
     def test_a_support_that_is_unknown_or_cannot_be_asked_refuses_nothing(self, error):
@@ -187,8 +187,8 @@ class TestSupport:
             def support(self):
                 raise error("no support")
 
-        refuse_outside_support(Own(torch.Size((4,)), torch.Size((2,)), validate_args=False), torch.ones(4, 2))
-        refuse_outside_support(Ensemble(torch.zeros(4, 3, 2)), torch.ones(4, 2))
+        refuse_outside_support(torch.ones(4, 2), Own(torch.Size((4,)), torch.Size((2,)), validate_args=False))
+        refuse_outside_support(torch.ones(4, 2), Ensemble(torch.zeros(4, 3, 2)))
 
     def test_a_support_asked_target_by_target_must_hold_for_all_of_them(self):
         class Positive(Distribution):
@@ -196,15 +196,15 @@ class TestSupport:
             support = constraints.positive
 
         law = Positive(torch.Size((3,)), torch.Size((2,)), validate_args=False)
-        refuse_outside_support(law, torch.ones(3, 2))
+        refuse_outside_support(torch.ones(3, 2), law)
         with pytest.raises(ValueError, match=r"Positive forecast in 2 of 3 cases, the first at case 0 \(1, -1\)"):
-            refuse_outside_support(law, torch.tensor([[1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]))
+            refuse_outside_support(torch.tensor([[1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]), law)
 
     def test_the_first_five_targets_of_a_case_outside_are_shown(self):
         law = Independent(LogNormal(torch.zeros(2, 7), torch.ones(2, 7)), 1)
         y = torch.tensor([[1.0] * 7, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, -7.0]])
         with pytest.raises(ValueError, match=r"case 1 \(1, 2, 3, 4, 5\)"):
-            refuse_outside_support(law, y)
+            refuse_outside_support(y, law)
 
     def test_other_errors_of_a_support_are_not_swallowed(self):
         class Broken(Distribution):
@@ -215,7 +215,7 @@ class TestSupport:
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            refuse_outside_support(Broken(torch.Size((4,)), torch.Size((2,)), validate_args=False), torch.ones(4, 2))
+            refuse_outside_support(torch.ones(4, 2), Broken(torch.Size((4,)), torch.Size((2,)), validate_args=False))
 
 
 class TestPrecision:

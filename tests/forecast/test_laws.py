@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
+from prerank.chunks import ELEMENTS, at_once, chunks
 from prerank.forecast import (
     Ensemble,
     GaussianMixture,
@@ -15,7 +16,6 @@ from prerank.forecast import (
     differentiable_draws,
     equally_weighted_draws,
 )
-from prerank.forecast.chunks import ELEMENTS, at_once, chunks
 from prerank.forecast.mixture import allocate
 
 CPU = torch.device("cpu")
@@ -197,7 +197,7 @@ class TestDraws:
 
     @pytest.mark.parametrize("draw", [equally_weighted_draws, differentiable_draws])
     def test_a_law_of_scalars_or_without_cases_is_refused(self, draw):
-        with pytest.raises(ValueError, match=r"event shape \(\) and batch shape \(5,\).*Independent\(law, 1\)"):
+        with pytest.raises(ValueError, match=r"event shape \(\) and batch shape \(5,\).*Independent\(forecast, 1\)"):
             draw(torch.distributions.Normal(torch.zeros(5), 1.0), 7)
         with pytest.raises(ValueError, match="no axis of cases"):
             draw(MultivariateNormal(torch.zeros(3), torch.eye(3)), 7)

@@ -86,6 +86,7 @@ def test_dimensions_that_y_and_the_forecast_share_have_the_same_role():
         (Y, array(VALUES, NAMES), {"time": "case", "number": "case"}, "would be the cases"),
         (Y, array(VALUES, NAMES), {"time": "day"}, "does not give a dimension"),
         (Y, array(VALUES, NAMES), {"day": "case"}, "does not give a dimension"),
+        (array(Y, ("a", "b")), array(VALUES, NAMES), {"a": "day"}, "write it like {'time': 'case', 'number': 'member'"),
         (array(Y, ("a", "b")), Ensemble(VALUES), {"a": "day"}, "does not give a dimension"),
         (Y, array(VALUES, NAMES), ("time", "number"), "name each of"),
         (Y, array(VALUES, NAMES), ("time", "time", "place"), "name each of"),
@@ -313,15 +314,15 @@ def test_infinite_and_missing_values_take_no_part_in_the_search_for_fill_values(
 
 def test_laws_of_another_library_are_refused_whatever_they_can_do():
     for law in (stats.multinomial(3, [0.5, 0.5]), stats.gaussian_kde(Y.T), stats.norm(0, 1), stats.norm):
-        with pytest.raises(TypeError, match="the forecast is a law of another library"):
+        with pytest.raises(TypeError, match="the forecast is a distribution of another library"):
             as_tensor(law, "the forecast")
 
 
 def test_a_law_for_one_case_is_refused_with_the_number_of_cases_where_it_is_known():
     law = Independent(Normal(torch.zeros(3), 1.0), 1)
-    with pytest.raises(ValueError, match=r"batch shape \(N,\) for N cases with law\.expand\(\(N,\)\)"):
+    with pytest.raises(ValueError, match=r"batch shape \(N,\) for N cases with forecast\.expand\(\(N,\)\)"):
         require_vector_distribution(law)
-    with pytest.raises(ValueError, match=r"batch shape \(4,\) for 4 cases with law\.expand\(\(4,\)\)"):
+    with pytest.raises(ValueError, match=r"batch shape \(4,\) for 4 cases with forecast\.expand\(\(4,\)\)"):
         require_vector_distribution(law, 4)
 
 

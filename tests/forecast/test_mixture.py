@@ -143,7 +143,7 @@ def test_draws_of_any_distribution_are_seeded_and_leave_the_global_generator_alo
     assert draws.members.shape == (5, 7, 3)
     assert torch.equal(equally_weighted_draws(law, 7, seed=1).members, draws.members)
     assert not torch.equal(equally_weighted_draws(law, 7, seed=2).members, draws.members)
-    with pytest.raises(ValueError, match=r"event shape \(\) and batch shape \(5,\).*Independent\(law, 1\)"):
+    with pytest.raises(ValueError, match=r"event shape \(\) and batch shape \(5,\).*Independent\(forecast, 1\)"):
         equally_weighted_draws(torch.distributions.Normal(torch.zeros(5), 1.0), 7)
     with pytest.raises(ValueError, match=r"expand\(\(N,\)\)"):
         equally_weighted_draws(MultivariateNormal(torch.zeros(3), torch.eye(3)), 7)

@@ -25,7 +25,7 @@ def normal(*shape, seed=0):
 
 @pytest.fixture
 def tiny_chunks(monkeypatch):
-    monkeypatch.setattr("prerank.forecast.chunks.ELEMENTS", 50)
+    monkeypatch.setattr("prerank.chunks.ELEMENTS", 50)
     monkeypatch.setattr(energy, "ELEMENTS", 50)
 
 
@@ -168,7 +168,7 @@ def test_a_distribution_is_scored_by_equally_weighted_draws_of_its_seed():
     for forecast in (law, mixture):
         draws = equally_weighted_draws(forecast, 30, seed=4)
         for score in (energy_score, variogram_score):
-            torch.testing.assert_close(score(y, forecast, n_members=30, seed=4), score(y, draws))
+            torch.testing.assert_close(score(y, forecast, n_draws=30, seed=4), score(y, draws))
     assert torch.equal(state, torch.get_rng_state())
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
+from prerank.chunks import at_once
 from prerank.forecast import Ensemble
-from prerank.forecast.chunks import at_once
 from prerank.scores import Fair, Paper, TwoSets, crps, energy_score, nll, variogram_score
 
 SCORES = [energy_score, variogram_score, crps]
@@ -79,9 +79,9 @@ def test_chunks_are_told_at_least_the_size_of_one_temporary(score, needed, monke
 def test_a_distribution_is_scored_by_a_hundred_draws_of_seed_zero_unless_said_otherwise(score):
     law = MultivariateNormal(torch.zeros(4, 3), torch.eye(3))
     y = torch.ones(4, 3)
-    assert torch.equal(score(y, law), score(y, law, n_members=100, seed=0))
+    assert torch.equal(score(y, law), score(y, law, n_draws=100, seed=0))
     assert not torch.equal(score(y, law), score(y, law, seed=1))
-    assert not torch.equal(score(y, law), score(y, law, n_members=99))
+    assert not torch.equal(score(y, law), score(y, law, n_draws=99))
 
 
 def test_of_several_bad_values_the_first_is_named():
@@ -110,7 +110,7 @@ def test_distances_of_near_duplicates_keep_their_digits():
 
 def test_one_case_of_one_target_can_be_scored_and_none_cannot():
     assert energy_score(torch.zeros(1, 1), torch.tensor([[[1.0], [3.0]]]), Paper()).tolist() == [2.0 - 0.5]
-    with pytest.raises(ValueError, match=r"y has shape \(0, 3\): nothing to score"):
+    with pytest.raises(ValueError, match=r"y of shape \(0, 3\) holds no case"):
         nll(torch.zeros(0, 3), MultivariateNormal(torch.zeros(4, 3), torch.eye(3)))
 
 

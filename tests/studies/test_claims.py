@@ -6,9 +6,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from prerank.studies.claims import PAPER_CLAIMS, Claim, Comparison, Reduced, Uniqueness, Verdict, claims_markdown, judge
+from prerank.studies.claims import (
+    PAPER_CLAIMS,
+    Claim,
+    Comparison,
+    Reduced,
+    Uniqueness,
+    Verdict,
+    claims_markdown,
+    judge_claims,
+)
 from prerank.studies.power import cases_needed
-from prerank.studies.recommend import recommendations, sentences
+from prerank.studies.recommend import recommendation_sentences, recommendations
 from prerank.studies.scenarios import gaussian_field, gaussian_vector
 
 SIZES = (100, 800, 10_000)
@@ -36,7 +45,7 @@ SEEN, LATE, UNSEEN = (0.3, 0.9, 1.0), (0.05, 0.2, 1.0), (0.05, 0.04, 0.06)
 
 
 def verdict(claim, table):
-    return judge([claim], table)["verdict (paper)"].item()
+    return judge_claims([claim], table)["verdict (paper)"].item()
 
 
 @pytest.mark.parametrize(("rates", "sees"), [(SEEN, "confirmed"), (LATE, "depends on N"), (UNSEEN, "refuted")])
@@ -71,7 +80,7 @@ def test_only_one_is_refuted_by_another_and_reduced_by_the_median():
 
 def test_the_form_that_keeps_variances_is_judged_by_itself():
     table = pd.concat([records({("a", "scale"): SEEN}), records({("a", "scale"): UNSEEN}, "variances kept")])
-    judged = judge([Claim("1", "scale sees a", "simulation-1", "scale", ("a",))], table)
+    judged = judge_claims([Claim("1", "scale sees a", "simulation-1", "scale", ("a",))], table)
     assert judged["verdict (variances kept)"].item() == "refuted"
     assert claims_markdown(judged).splitlines()[2] == (
         "| 1 | 1 | scale sees a | **confirmed** | **refuted** | a 0.90 → 1.00<br>kept: a 0.04 → 0.06 |"
@@ -86,7 +95,7 @@ def test_every_claim_is_about_scenarios_that_exist():
 
 def test_missing_records_are_said():
     with pytest.raises(ValueError, match="no power records"):
-        judge([Claim("", "x", "simulation-2", "scale", ("a",))], records({("a", "scale"): SEEN}))
+        judge_claims([Claim("", "x", "simulation-2", "scale", ("a",))], records({("a", "scale"): SEEN}))
 
 
 def test_cases_needed_must_stay_enough():
@@ -106,11 +115,13 @@ def test_recommendation_is_as_good_as_its_worst_form():
             ("range 1.7", "dependency"): SEEN,
         }
     )
-    assert sentences(recommendations(table)) == ["To find wrong correlation use dependency (800 cases are enough)."]
+    assert recommendation_sentences(recommendations(table)) == [
+        "To find wrong correlation use dependency (800 cases are enough)."
+    ]
 
 
 def test_the_page_shows_the_verdicts_that_follow_from_the_committed_rates():
     root = Path(__file__).parents[2]
-    verdicts = claims_markdown(judge(PAPER_CLAIMS, pd.read_csv(root / "results" / "simulations" / "power.csv")))
+    verdicts = claims_markdown(judge_claims(PAPER_CLAIMS, pd.read_csv(root / "results" / "simulations" / "power.csv")))
     assert (root / "results" / "simulations" / "claims.md").read_text(encoding="utf-8") == verdicts
     assert verdicts in (root / "docs" / "simulations.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from prerank.cli.main import app
-from prerank.studies.power import QUICK
+from prerank.studies.power import QUICK_POWER
 from prerank.studies.scenarios import Simulation, gaussian_vector
 
 
@@ -33,8 +33,8 @@ def test_marginal_writes_the_opening_figure(tmp_path):
 
 
 def test_power_writes_claims_and_recommendations(tmp_path, monkeypatch):
-    design = QUICK._replace(sizes=(50,), n_cases=100, n_null=19)
-    monkeypatch.setattr("prerank.cli.study.QUICK", design)
+    design = QUICK_POWER._replace(sizes=(50,), n_cases=100, n_null=19)
+    monkeypatch.setattr("prerank.cli.study.QUICK_POWER", design)
     result = invoke("power", "--members", "5", "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert "To find wrong correlation use" in result.output

@@ -8,7 +8,7 @@ from scipy import stats
 from prerank.calibration import pce, pce_null, pce_test
 from prerank.studies.diagnostics import exact_diagnostics, power_diagnostics
 from prerank.studies.draws import draw_noise, in_parallel, scenario_pits
-from prerank.studies.power import FULL, PowerDesign, repetitions_of, run_power
+from prerank.studies.power import FULL_POWER, PowerDesign, repetitions_of, run_power
 from prerank.studies.scenarios import Form, Simulation, gaussian_field, gaussian_vector
 from prerank.studies.simulation import AS_PUBLISHED, EXACT, histogram_band, rank_counts, run_simulation
 
@@ -115,8 +115,8 @@ def test_null_of_many_cases_is_that_of_800_rescaled():
         (lambda s: run_simulation(s, 0), "0 cases"),
         (lambda s: run_simulation(s, 10, n_members=1), "1 members"),
         (lambda s: run_simulation(s, 10, n_replicates=9), "cannot reject"),
-        (lambda s: run_power(s, FULL._replace(n_cases=500)), "N = 10000 is larger"),
-        (lambda s: run_power(s, FULL._replace(n_null=5)), "at least 1 and 19"),
+        (lambda s: run_power(s, FULL_POWER._replace(n_cases=500)), "N = 10000 is larger"),
+        (lambda s: run_power(s, FULL_POWER._replace(n_null=5)), "at least 1 and 19"),
     ],
 )
 def test_sizes_that_cannot_work_are_refused_early(call, message):

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from prerank.calibration import HDR, PCA, Copula, Custom, Dependency, Location, Marginal, Scale
-from prerank.training import EnergyScore, FitOptions, PreRankPenalty, PublishedPenalty, Run, TrainingSet, fit
+from prerank.studies.published import PublishedPenalty
+from prerank.training import EnergyScore, FitOptions, PreRankPenalty, Run, TrainingSet, fit
 from prerank.training.fleet import Architecture, adam, new_fleet, note_scores
 
 PENALTIES = [
@@ -165,28 +166,28 @@ def test_rows_that_fill_up_the_last_minibatch_do_not_count(tiny, small):
     """A penalty of 24 rows is that of the same 24 among 32 of which eight weigh nothing, whatever those hold."""
     data = tiny(rows=40)
     for penalty in (PreRankPenalty(PCA()), PublishedPenalty(PCA(), n_draws=10)):
-        short = penalty(*_forecast_and_rows(data, 24), case_weights=None, noise=_noise(penalty, data, 24))
-        forecast, y = _forecast_and_rows(data, 32)
+        short = penalty(*_rows_and_forecast(data, 24), case_weights=None, noise=_noise(penalty, data, 24))
+        y, forecast = _rows_and_forecast(data, 32)
         y = torch.where(torch.arange(32)[:, None] < 24, y, 1e3)
-        padded = penalty(forecast, y, case_weights=(torch.arange(32) < 24).double(), noise=_noise(penalty, data, 32))
+        padded = penalty(y, forecast, case_weights=(torch.arange(32) < 24).double(), noise=_noise(penalty, data, 32))
         torch.testing.assert_close(short, padded, rtol=1e-9, atol=1e-12)
 
 
-def _forecast_and_rows(data, rows):
+def _rows_and_forecast(data, rows):
     from prerank.models import MixtureNetwork
 
     network = MixtureNetwork(2, 3, 3, (8,), dtype=torch.float64)
     law = network(data.x[:rows])
-    return type(law)(law.logits[0], law.loc[0], law.scale_tril[0]), data.y[:rows]
+    return data.y[:rows], type(law)(law.logits[0], law.loc[0], law.scale_tril[0])
 
 
 def _noise(penalty, data, rows):
-    law, _ = _forecast_and_rows(data, 32)
+    _, law = _rows_and_forecast(data, 32)
     generator = torch.Generator().manual_seed(0)
-    return tuple(
-        None if shape is None else torch.randn(shape, generator=generator, dtype=torch.float64)[:rows]
-        for shape in penalty.noise_shapes(law, 32)
-    )
+    return {
+        name: torch.randn(stream.shape, generator=generator, dtype=torch.float64)[:rows]
+        for name, stream in penalty.streams(law, 32).items()
+    }
 
 
 @pytest.mark.parametrize("score", [EnergyScore(20)], ids=str)
@@ -211,7 +212,7 @@ def test_the_energy_score_of_training_draws_is_unbiased():
     law = GaussianMixture(logits.expand(cases, -1), loc.expand(cases, -1, -1), factor.expand(cases, components, 2, 2))
     y = torch.zeros(cases, 2, dtype=torch.float64)
     noise = torch.randn(cases, 20, 2, generator=generator, dtype=torch.float64)
-    found, reference = EnergyScore(20)(law, y, noise), energy_score(y, law.ensemble(200))
+    found, reference = EnergyScore(20)(y, law, noise), energy_score(y, law.ensemble(200))
     spread = (found.var() / cases + reference.var() / cases).sqrt()
     assert (found.mean() - reference.mean()).abs() < 5 * spread
 

@@ -13,11 +13,10 @@ import torch
 
 from prerank.calibration import HDR, PCA, Contrast, Copula, Dependency, Location, Marginal, Scale, SmoothRank
 from prerank.forecast import GaussianMixture
-from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet
-from prerank.training.batches import Batches
-from prerank.training.fit import _Loop
-from prerank.training.fleet import Architecture
-from prerank.training.progress import Silent
+from prerank.training import Architecture, NegativeLogLikelihood, PreRankPenalty, Run
+from prerank.training.grouping import grouped
+from prerank.training.loss import Loss
+from prerank.training.noise import StepNoise
 
 B, C, D, S, J = 6, 2, 3, 9, 7
 TAU, TAU_OF_RANKS = 20.0, 5.0
@@ -190,14 +189,14 @@ def library(preranks, power):
 
 
 def tensors(problem):
-    logits, loc, factor, y, *noise = (torch.from_numpy(part) for part in problem)
-    return GaussianMixture(logits, loc, factor), y, tuple(noise)
+    logits, loc, factor, y, ranked, learnt = (torch.from_numpy(part) for part in problem)
+    return GaussianMixture(logits, loc, factor), y, {"ranked": ranked, "learnt": learnt}
 
 
 @pytest.mark.parametrize("prerank", ALL, ids=lambda prerank: prerank.name)
 def test_the_training_pits_are_those_of_the_paper(prerank, problem):
     law, y, noise = tensors(problem)
-    (ours,) = library(prerank, 1).pits(law, y, noise=noise)
+    (ours,) = library(prerank, 1).pits(y, law, noise=noise)
     theirs = pits(prerank, problem)
     assert ours.shape == (B, len(theirs))
     assert ours.T.flatten().tolist() == pytest.approx([z for values in theirs for z in values], **CLOSE)
@@ -208,31 +207,32 @@ def test_the_training_pits_are_those_of_the_paper(prerank, problem):
 @pytest.mark.parametrize("preranks", [*((item,) for item in ALL), tuple(ALL)], ids=lambda items: str(len(items)))
 def test_the_penalty_is_eq_8_averaged_over_projections_and_preranks(preranks, power, problem):
     law, y, noise = tensors(problem)
-    ours = library(preranks, power)(law, y, noise=noise)
+    ours = library(preranks, power)(y, law, noise=noise)
     assert float(ours) == pytest.approx(regulariser(preranks, problem, power), **CLOSE)
 
 
 def test_weights_of_cases_enter_the_smoothed_cdf(problem):
     law, y, noise = tensors(problem)
     weights = [3.0, 1.0, 0.0, 2.0, 0.5, 1.0]
-    ours = library((Location(), Scale()), 1)(law, y, noise=noise, case_weights=torch.tensor(weights).double())
+    ours = library((Location(), Scale()), 1)(y, law, noise=noise, case_weights=torch.tensor(weights).double())
     assert float(ours) == pytest.approx(regulariser((Location(), Scale()), problem, 1, weights), **CLOSE)
 
 
+@pytest.mark.parametrize("by_parts", [False, True], ids=["as on a CPU", "as on a GPU"])
 @pytest.mark.parametrize("strength", [0.0, 0.1, 10.0])
-def test_the_loss_that_fit_minimises_is_the_mean_nll_plus_strength_times_the_penalty(strength, problem):
-    """Eq. 9. The numbers of the draws are those of the loop's first step."""
+def test_the_loss_that_fit_minimises_is_the_mean_nll_plus_strength_times_the_penalty(strength, by_parts, problem):
+    """Eq. 9. The numbers of the draws are those of the step."""
     law, y, _ = tensors(problem)
-    data = TrainingSet(torch.zeros(B, 1).double(), y, torch.zeros(B, 1).double(), y)
     preranks = (Location(), Scale(), Copula())
-    runs = [Run(3, library(preranks, 1), strength)]
-    options = FitOptions(n_components=C, hidden=(4,), batch_size=B)
-    loop = _Loop(runs, Batches.of(runs, data, B), Architecture(1, D, C, (4,), options.floor), options, Silent())
-    drawn = loop._drawn([group.penalty.noise_shapes(law, B) for group in loop.groups])
-    noise = [part[0].numpy() for part in drawn[0]] if strength else problem[4:]
+    runs, seed_of, step = [Run(3, library(preranks, 1), strength)], torch.tensor([0]), torch.tensor(5)
+    grouping = grouped(runs, seed_of, Architecture(1, D, C), B, by_parts)
+    numbers = StepNoise([3], ("score", "ranked", "learnt"), torch.float64, torch.device("cpu"))
+    loss = Loss(NegativeLogLikelihood(), grouping, torch.tensor([strength], dtype=torch.float64), seed_of, numbers)
+    (ours,) = loss(y[None], law.expand((1, B)), torch.ones(1, B).double(), step)
+    (drawn,) = numbers.of_groups([runs[0].penalty.streams(law, B)], step)
+    noise = [drawn[name][0].numpy() for name in ("ranked", "learnt")]
     nll = sum(-log_density(y, *law) for *law, y in zip(*problem[:3], problem[3], strict=True)) / B
     expected = nll + strength * regulariser(preranks, (*problem[:4], *noise), 1)
-    (ours,) = loop._loss(law.expand((1, B)), y[None], torch.ones(1, B).double())
     assert float(ours) == pytest.approx(expected, **CLOSE)
 
 
@@ -245,7 +245,7 @@ def test_gradients_are_the_finite_differences_of_the_loops_and_reach_every_param
     step, off = 1e-5, 1e-8
     leaves = [torch.from_numpy(part).clone().requires_grad_() for part in problem[:3]]
     _, y, noise = tensors(problem)
-    gradients = torch.autograd.grad(library(prerank, 2)(GaussianMixture(*leaves), y, noise=noise), leaves)
+    gradients = torch.autograd.grad(library(prerank, 2)(y, GaussianMixture(*leaves), noise=noise), leaves)
     kept = {}
     regulariser((prerank,), problem, 2, kept=kept)
     for place, (name, gradient) in enumerate(zip(("logits", "loc", "factor"), gradients, strict=True)):

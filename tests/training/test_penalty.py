@@ -17,17 +17,15 @@ from prerank.calibration import (
     Marginal,
     Scale,
     SmoothRank,
+    needs_of,
     paper_preranks,
-    pce,
     pce_kde,
     smooth_pit,
 )
 from prerank.calibration.projection import PointwiseProjection
 from prerank.forecast import Ensemble, GaussianMixture
 from prerank.models import MixtureNetwork
-from prerank.training import PreRankPenalty, PublishedPenalty
-from prerank.training.penalty import SharedNumbers
-from prerank.training.published import published_null_level, published_pce, soft_draws
+from prerank.training import PreRankPenalty, Stream
 
 SMOOTH = SmoothRank(temperature=3.0)  # gentle sigmoids, so that finite differences see the same slope as the gradient
 SEVEN = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula()]
@@ -46,10 +44,10 @@ def parameters(cases=4, components=2, targets=3, seed=0):
 
 def noise_for(penalty, law, cases, seed=1):
     generator = torch.Generator().manual_seed(seed)
-    return tuple(
-        None if shape is None else torch.randn(shape, generator=generator, dtype=torch.float64)
-        for shape in penalty.noise_shapes(law, cases)
-    )
+    return {
+        name: torch.randn(stream.shape, generator=generator, dtype=torch.float64)
+        for name, stream in penalty.streams(law, cases).items()
+    }
 
 
 @pytest.mark.parametrize("prerank", [*SEVEN, Contrast()], ids=lambda prerank: prerank.name)
@@ -64,7 +62,7 @@ def test_gradients_reach_weights_means_and_factors_and_are_right(prerank, monkey
     inputs = [tensor.clone().requires_grad_() for tensor in (logits, loc, factor)]
 
     def value(logits, loc, factor):
-        return penalty(GaussianMixture(logits, loc, factor.tril()), y, noise=noise)
+        return penalty(y, GaussianMixture(logits, loc, factor.tril()), noise=noise)
 
     gradients = torch.autograd.grad(value(*inputs), inputs)
     assert all(gradient.abs().max() > 0 for gradient in gradients)
@@ -73,7 +71,7 @@ def test_gradients_reach_weights_means_and_factors_and_are_right(prerank, monkey
 
 def hold_constants(prerank, penalty, law, y, noise, monkeypatch):
     """Whatever a step detaches keeps the value that it has at the starting point."""
-    from prerank.calibration import preranks, smoothrank
+    from prerank.calibration import preranks, smoothrank, views
 
     def frozen(function):
         kept = []
@@ -85,26 +83,9 @@ def hold_constants(prerank, penalty, law, y, noise, monkeypatch):
 
         return held
 
-    for module, name in ((smoothrank, "spread"), (preranks, "bandwidths"), (preranks, "principal_directions")):
+    for module, name in ((smoothrank, "spread"), (views, "bandwidths"), (preranks, "principal_directions")):
         monkeypatch.setattr(module, name, frozen(getattr(module, name)))
-    penalty(law, y, noise=noise)
-
-
-def test_soft_draws_carry_gradients():
-    logits, loc, factor, _ = parameters()
-    inputs = [tensor.clone().requires_grad_() for tensor in (logits, loc, factor)]
-    noise = torch.randn(4, 5, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda *given: soft_draws(GaussianMixture(*given), noise), inputs)
-
-
-@pytest.mark.parametrize("prerank", [*SEVEN, (Location(), Copula())], ids=str)
-def test_the_published_penalty_has_gradients_too(prerank):
-    penalty = PublishedPenalty(prerank, n_draws=8)
-    logits, loc, factor, y = parameters()
-    inputs = [tensor.clone().requires_grad_() for tensor in (logits, loc, factor)]
-    gradients = torch.autograd.grad(penalty(GaussianMixture(*inputs), y), inputs)
-    assert all(gradient.isfinite().all() for gradient in gradients)
-    assert all(gradient.abs().max() > 0 for gradient in gradients)
+    penalty(y, law, noise=noise)
 
 
 @pytest.mark.parametrize("weights", [(0.2, 0.2, 0.2, 0.2, 0.2), (0.96, 0.01, 0.01, 0.01, 0.01)], ids=["even", "uneven"])
@@ -117,19 +98,6 @@ def test_training_sees_a_true_forecast_as_calibrated(n_targets, weights, benchma
     chance = 1.1 / 2000**0.5  # the mean absolute Brownian bridge exceeds 1.1 with probability below 0.001
     for prerank in paper_preranks(n_targets):
         assert script.training_pce(prerank, law, y) < script.limit() + chance, prerank
-
-
-def test_published_soft_draws_make_a_perfect_forecast_look_miscalibrated(benchmark_script):
-    """About 0.0735 for five equal N(0, I); true draws give the null level."""
-    assert benchmark_script("calibration_of_training").published_training_pce(2000) == pytest.approx(0.0735, abs=0.01)
-    factor = torch.eye(2).expand(2000, 5, 2, 2)
-    law = GaussianMixture(torch.zeros(2000, 5), torch.zeros(2000, 5, 2), factor)
-    y = law.ensemble(1, seed=1).members[:, 0]
-    (pit,) = PreRankPenalty(Marginal()).pits(law, y)
-    assert pce(pit).mean() < 1.1 / 2000**0.5
-    # per minibatch of 256 the sampling noise of the null comes on top, almost hidden by the bias
-    assert published_pce([Marginal()], law, y)[0] == pytest.approx(0.0735, abs=0.01)
-    assert published_null_level(2000) == pytest.approx(0.0196, abs=0.002)
 
 
 @pytest.mark.parametrize("prerank", SEVEN, ids=lambda prerank: prerank.name)
@@ -152,14 +120,14 @@ def test_training_on_the_penalty_in_ones_own_loop_lowers_it(prerank):
     network, penalty = Spread(), PreRankPenalty(prerank, n_draws=30)
     with torch.no_grad():
         network.mix.fill_(0.3)
-        before = float(penalty(network(x), y))
+        before = float(penalty(y, network(x)))
     optimiser = torch.optim.Adam(network.parameters(), lr=0.03)
     for step in range(60):
         optimiser.zero_grad()
-        penalty(network(x), y, step=step).backward()
+        penalty(y, network(x), step=step).backward()
         optimiser.step()
     with torch.no_grad():
-        after = float(penalty(network(x), y))
+        after = float(penalty(y, network(x)))
     assert after < 0.5 * before
 
 
@@ -169,11 +137,11 @@ def test_it_takes_any_distribution_with_reparameterised_draws_and_members_with_g
     # not all targets alike: such a vector is as dependent as can be, and no small change of the forecast outranks it
     y = 0.5 + torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     for prerank in SEVEN:
-        (gradient,) = torch.autograd.grad(PreRankPenalty(prerank, n_draws=20)(law, y), loc)
+        (gradient,) = torch.autograd.grad(PreRankPenalty(prerank, n_draws=20)(y, law), loc)
         assert gradient.isfinite().all()
         assert gradient.abs().max() > 0, prerank
         members = Ensemble(law.rsample((20,)).movedim(0, -2))
-        (gradient,) = torch.autograd.grad(PreRankPenalty(prerank)(members, y), loc)
+        (gradient,) = torch.autograd.grad(PreRankPenalty(prerank)(y, members), loc)
         assert gradient.isfinite().all()
         assert gradient.abs().max() > 0, prerank
 
@@ -183,16 +151,14 @@ def test_silent_zero_gradients_are_refused():
     parts = torch.distributions.MultivariateNormal(torch.zeros(10, 2, 2, requires_grad=True), torch.eye(2))
     mixture = torch.distributions.MixtureSameFamily(torch.distributions.Categorical(logits=torch.zeros(10, 2)), parts)
     with pytest.raises(TypeError, match=r"MixtureSameFamily has no reparameterised draws .*use GaussianMixture"):
-        PreRankPenalty(Location())(mixture, y)
+        PreRankPenalty(Location())(y, mixture)
     members = torch.randn(10, 8, 2, generator=torch.Generator().manual_seed(0))
     with pytest.raises(TypeError, match=r"members carry no gradient.*draw them with rsample"):
-        PreRankPenalty(Location())(Ensemble(members), y)
+        PreRankPenalty(Location())(y, Ensemble(members))
     with torch.no_grad():  # where nobody asked for a gradient, none is missing
-        assert PreRankPenalty(Location())(Ensemble(members), y) >= 0
+        assert PreRankPenalty(Location())(y, Ensemble(members)) >= 0
     with pytest.raises(ValueError, match=r"3 members are too few to rank some and learn from others; draw 4 or more"):
-        PreRankPenalty(Location())(Ensemble(members[:, :3].clone().requires_grad_()), y)
-    with pytest.raises(TypeError, match=r"for a GaussianMixture, not a MixtureSameFamily"):
-        PublishedPenalty(Location())(mixture, y)
+        PreRankPenalty(Location())(y, Ensemble(members[:, :3].clone().requires_grad_()))
 
 
 @pytest.mark.parametrize(
@@ -209,16 +175,16 @@ def test_silent_zero_gradients_are_refused():
 def test_random_numbers_are_asked_for_only_where_they_are_used(preranks, ranks, learns):
     penalty = PreRankPenalty(preranks, n_draws=12)
     law = GaussianMixture(*parameters(cases=5)[:3])
-    shape = (5, 12, 3)
-    assert penalty.noise_shapes(law, 5) == (shape if ranks else None, shape if learns else None)
+    wanted = [name for name, needed in (("ranked", ranks), ("learnt", learns)) if needed]
+    assert penalty.streams(law, 5) == dict.fromkeys(wanted, Stream((5, 12, 3)))
     # what is asked for is enough, and given in place of the keyed numbers it decides the value
     y = parameters(cases=5)[3]
     noise, others = noise_for(penalty, law, 5), noise_for(penalty, law, 5, seed=2)
-    value = penalty(law, y, seed=1, noise=noise)
-    assert penalty(law, y, seed=2, noise=noise) == value
-    assert (penalty(law, y, noise=others) != value) == ranks
+    value = penalty(y, law, seed=1, noise=noise)
+    assert penalty(y, law, seed=2, noise=noise) == value
+    assert (penalty(y, law, noise=others) != value) == ranks
     if learns:
-        assert penalty(law, y, noise=(noise[0], others[1])) != value
+        assert penalty(y, law, noise={"ranked": noise["ranked"], "learnt": others["learnt"]}) != value
 
 
 def test_a_penalty_in_single_precision_stays_there_whatever_torchs_default():
@@ -226,7 +192,7 @@ def test_a_penalty_in_single_precision_stays_there_whatever_torchs_default():
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        value = PreRankPenalty(tuple(SEVEN), n_draws=12)(GaussianMixture(logits, loc, factor), y)
+        value = PreRankPenalty(tuple(SEVEN), n_draws=12)(y, GaussianMixture(logits, loc, factor))
     finally:
         torch.set_default_dtype(before)
     assert value.dtype == torch.float32
@@ -235,15 +201,9 @@ def test_a_penalty_in_single_precision_stays_there_whatever_torchs_default():
 def test_without_a_seed_or_step_both_are_zero():
     *parts, y = parameters(cases=5)
     law, penalty = GaussianMixture(*parts), PreRankPenalty((Scale(), Copula()), n_draws=12)
-    assert penalty(law, y) == penalty(law, y, seed=0, step=0)
-    for ours, theirs in zip(penalty.pits(law, y), penalty.pits(law, y, seed=0, step=0), strict=True):
+    assert penalty(y, law) == penalty(y, law, seed=0, step=0)
+    for ours, theirs in zip(penalty.pits(y, law), penalty.pits(y, law, seed=0, step=0), strict=True):
         assert torch.equal(ours, theirs)
-
-
-def test_models_of_one_seed_share_their_numbers():
-    numbers = SharedNumbers(torch.arange(6.0).reshape(2, 3), torch.tensor([1, 0, 1]))
-    assert numbers.shape == (2, 3)
-    assert numbers.of_models().tolist() == [[3.0, 4.0, 5.0], [0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
 
 
 def test_settings_are_the_papers_unless_said_otherwise():
@@ -261,9 +221,9 @@ class Watched(Copula):
     learnt: list = field(default_factory=list, compare=False)
     ranked: list = field(default_factory=list, compare=False)
 
-    def given(self, law, seed=0, temperature=None, case_ids=None):
-        projection = super().given(law, seed, temperature, case_ids)
-        self.learnt.append(law.members.detach())
+    def given(self, view):
+        projection = super().given(view)
+        self.learnt.append(view.draws("any", 10).members.detach())
 
         def watched(points):
             self.ranked.append(points[..., 1:, :].detach())  # the observation comes first
@@ -284,7 +244,9 @@ def test_a_prerank_never_learns_from_the_draws_that_it_ranks(kind):
     """Decision 2, in training: a draw that shaped its own projection is not exchangeable with the observation."""
     forecast, y = forecasts_to_learn_from()[kind], parameters(cases=6)[3]
     watched = Watched()
-    PreRankPenalty((Scale(), watched), n_draws=10)(forecast, y, seed=1, step=2)
+    needs_of(watched, 3)  # which looks at a forecast of its own
+    watched.learnt.clear(), watched.ranked.clear()
+    PreRankPenalty((Scale(), watched), n_draws=10)(y, forecast, seed=1, step=2)
     (learnt,), (ranked,) = watched.learnt, watched.ranked
     assert (ranked.shape, learnt.shape) == ((6, 10, 3), (6, 11 if kind == "members" else 10, 3))
     # points of continuous laws: a coordinate that occurs on both sides is the same draw
@@ -301,9 +263,9 @@ def test_members_are_halved_with_their_weights():
     weights = torch.rand(6, 8, generator=generator, dtype=torch.float64)
     weights[:, 3] = 0.0
     y = torch.zeros(6, 3, dtype=torch.float64)
-    (pit,) = PreRankPenalty(Scale()).pits(Ensemble(members, weights), y)
+    (pit,) = PreRankPenalty(Scale()).pits(y, Ensemble(members, weights))
     few = Ensemble(members[:, :3], weights[:, :3])
-    torch.testing.assert_close(pit, smooth_pit(Scale().given(few), few, y, SmoothRank()), rtol=0, atol=1e-12)
+    torch.testing.assert_close(pit, smooth_pit(y, few, Scale().given(few), SmoothRank()), rtol=0, atol=1e-12)
 
 
 def test_what_is_not_a_prerank_or_a_sound_setting_is_refused():
@@ -312,7 +274,7 @@ def test_what_is_not_a_prerank_or_a_sound_setting_is_refused():
     with pytest.raises(TypeError, match=r"Location is a class; pass Location\(\)"):
         PreRankPenalty(Location)
     with pytest.raises(TypeError, match=r"3 is not a pre-rank"):
-        PublishedPenalty((Location(), 3))
+        PreRankPenalty((Location(), 3))
     with pytest.raises(ValueError, match=r"at least one pre-rank"):
         PreRankPenalty(())
     with pytest.raises(ValueError, match=r"temperature=0"):
@@ -323,26 +285,32 @@ def test_what_is_not_a_prerank_or_a_sound_setting_is_refused():
         PreRankPenalty(Location(), n_levels=1)
 
 
+def test_random_numbers_under_names_that_nobody_reads_are_refused():
+    """Keyed ones would be used in their place, without a word."""
+    *parts, y = parameters(cases=5)
+    law, numbers = GaussianMixture(*parts), torch.zeros(5, 12, 3, dtype=torch.float64)
+    with pytest.raises(TypeError, match=r"noise is \['draws'\]; pass numbers by name, noise=\{\"ranked\": "):
+        PreRankPenalty(Scale(), n_draws=12)(y, law, noise={"draws": numbers})
+    with pytest.raises(TypeError, match=r"noise is a tuple; pass numbers by name"):
+        PreRankPenalty(Scale(), n_draws=12)(y, law, noise=(numbers, None))
+
+
 def test_several_models_at_once_are_those_models_one_by_one():
     network = MixtureNetwork(2, 3, 2, (8,), seeds=[0, 1, 2], dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)
     x, y = (torch.randn(20, size, generator=generator, dtype=torch.float64) for size in (2, 3))
-    laws = network(x)
-    for penalty in (PreRankPenalty(tuple(SEVEN), n_draws=20), PublishedPenalty(tuple(SEVEN), n_draws=10)):
-        together = penalty(laws, y.expand(3, -1, -1))
-        alone = [
-            penalty(GaussianMixture(laws.logits[e], laws.loc[e], laws.scale_tril[e]), y, seed=0, step=0)
-            for e in range(3)
-        ]
-        torch.testing.assert_close(together, torch.stack(alone), rtol=0, atol=1e-12)
+    laws, penalty = network(x), PreRankPenalty(tuple(SEVEN), n_draws=20)
+    together = penalty(y.expand(3, -1, -1), laws)
+    alone = [penalty(y, GaussianMixture(laws.logits[e], laws.loc[e], laws.scale_tril[e])) for e in range(3)]
+    torch.testing.assert_close(together, torch.stack(alone), rtol=0, atol=1e-12)
 
 
 def test_several_preranks_are_averaged():
     logits, loc, factor, y = parameters(cases=20)
     law = GaussianMixture(logits, loc, factor)
     noise = noise_for(PreRankPenalty(tuple(SEVEN), n_draws=20), law, 20)
-    each = [PreRankPenalty(item, n_draws=20)(law, y, noise=noise) for item in SEVEN]
-    together = PreRankPenalty(tuple(SEVEN), n_draws=20)(law, y, noise=noise)
+    each = [PreRankPenalty(item, n_draws=20)(y, law, noise=noise) for item in SEVEN]
+    together = PreRankPenalty(tuple(SEVEN), n_draws=20)(y, law, noise=noise)
     torch.testing.assert_close(together, torch.stack(each).mean(), rtol=0, atol=1e-12)
     assert PreRankPenalty((Location(), Copula())).name == "location + copula"
 
@@ -352,12 +320,12 @@ def test_draws_of_a_step_depend_on_seed_and_step_and_leave_the_global_generator_
     law = GaussianMixture(logits, loc, factor)
     penalty = PreRankPenalty((Scale(), Copula()), n_draws=20)
     before = torch.random.get_rng_state()
-    first = penalty(law, y, seed=3, step=7)
+    first = penalty(y, law, seed=3, step=7)
     assert torch.equal(torch.random.get_rng_state(), before)
     torch.manual_seed(99)
-    assert penalty(law, y, seed=3, step=7) == first
-    assert penalty(law, y, seed=3, step=8) != first
-    assert penalty(law, y, seed=4, step=7) != first
+    assert penalty(y, law, seed=3, step=7) == first
+    assert penalty(y, law, seed=3, step=8) != first
+    assert penalty(y, law, seed=4, step=7) != first
 
 
 @pytest.mark.parametrize("logit", [-60.0, -100.0, -1000.0])
@@ -367,19 +335,19 @@ def test_the_copula_penalty_survives_a_component_that_hardly_weighs_anything(log
     loc = torch.tensor([[[20.0, 20.0], [-1.0, -1.0]]]).repeat(64, 1, 1).requires_grad_()
     law = GaussianMixture(logits, loc, torch.eye(2).expand(64, 2, 2, 2))
     y = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
-    gradients = torch.autograd.grad(PreRankPenalty(Copula())(law, y), (logits, loc))
+    gradients = torch.autograd.grad(PreRankPenalty(Copula())(y, law), (logits, loc))
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-def test_missing_observations_are_counted_case_by_case_in_all_models():
+def test_missing_observations_are_counted_in_all_models():
     logits, loc, factor, y = parameters(cases=5)
     several = GaussianMixture(*(part.expand(2, 3, *part.shape) for part in (logits, loc, factor)))
     y = y.expand(2, 3, 5, 3).clone()
     y[0, 0, 1] = torch.nan
     y[1, 2, 4, 0] = torch.inf
     y[1, 2, 0, 1:] = torch.nan
-    with pytest.raises(ValueError, match=r"NaN or infinite values in 3 of 30 cases"):
-        PreRankPenalty(Location())(several, y)
+    with pytest.raises(ValueError, match=r"6 of 90 values of y are NaN or infinite, the first at index \(0, 0, 1, 0\)"):
+        PreRankPenalty(Location())(y, several)
 
 
 def test_a_penalty_is_a_value():
@@ -420,19 +388,19 @@ def test_observations_of_other_cases_or_targets_are_refused(shape, found):
     members = torch.zeros(5, 8, 3, dtype=torch.float64, requires_grad=True)
     for forecast in (law, Ensemble(members)):
         with pytest.raises(ValueError, match=rf"y has shape {re.escape(found)}.*for 5 cases and 3 targets"):
-            PreRankPenalty(Location())(forecast, torch.zeros(shape, dtype=torch.float64))
+            PreRankPenalty(Location())(torch.zeros(shape, dtype=torch.float64), forecast)
 
 
 def test_four_members_are_enough_and_three_are_not():
     y = torch.zeros(5, 3, dtype=torch.float64)
     members = torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
-    assert PreRankPenalty(Location())(Ensemble(members), y).isfinite()
+    assert PreRankPenalty(Location())(y, Ensemble(members)).isfinite()
     with pytest.raises(ValueError, match="3 members are too few to rank some and learn from others; draw 4 or more"):
-        PreRankPenalty(Location())(Ensemble(members[:, :3]), y)
+        PreRankPenalty(Location())(y, Ensemble(members[:, :3]))
     with pytest.raises(TypeError, match="carry no gradient"):
-        PreRankPenalty(Location())(Ensemble(members.detach()), y)
+        PreRankPenalty(Location())(y, Ensemble(members.detach()))
     with torch.no_grad():  # where nothing is trained, nothing is missing
-        assert PreRankPenalty(Location())(Ensemble(members.detach()), y).isfinite()
+        assert PreRankPenalty(Location())(y, Ensemble(members.detach())).isfinite()
 
 
 def test_weights_of_cases_may_be_those_of_each_model():
@@ -440,10 +408,10 @@ def test_weights_of_cases_may_be_those_of_each_model():
     law = GaussianMixture(*(torch.stack([part, part.flip(0)]) for part in (logits, loc, factor)))
     weights = torch.rand(2, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     penalty = PreRankPenalty((Location(), Scale()), n_draws=10)
-    together = penalty(law, y.expand(2, 6, 3), case_weights=weights)
+    together = penalty(y.expand(2, 6, 3), law, case_weights=weights)
     for e in range(2):
         one = GaussianMixture(law.logits[e], law.loc[e], law.scale_tril[e])
-        torch.testing.assert_close(together[e], penalty(one, y, case_weights=weights[e]))
+        torch.testing.assert_close(together[e], penalty(y, one, case_weights=weights[e]))
 
 
 @pytest.mark.parametrize("setting", [{}, {"n_levels": 7}, {"temperature": 20.0}, {"power": 2}])
@@ -451,5 +419,5 @@ def test_the_penalty_is_the_smooth_error_of_its_pits(setting):
     logits, loc, factor, y = parameters(cases=9)
     law = GaussianMixture(logits, loc, factor)
     penalty = PreRankPenalty((Marginal(), Scale()), n_draws=10, **setting)
-    errors = [pce_kde(pit, **{"temperature": 100.0, **setting}).mean() for pit in penalty.pits(law, y)]
-    torch.testing.assert_close(penalty(law, y), torch.stack(errors).mean())
+    errors = [pce_kde(pit, **{"temperature": 100.0, **setting}).mean() for pit in penalty.pits(y, law)]
+    torch.testing.assert_close(penalty(y, law), torch.stack(errors).mean())

@@ -11,9 +11,8 @@ from prerank.calibration import Location, Scale, pce, projected_pit
 from prerank.forecast import GaussianMixture
 from prerank.scores import energy_score
 from prerank.training import PAPER_STRENGTHS, PreRankPenalty, choose_strength, fit, tune
-from prerank.training.fleet import Run
 
-tune_module = sys.modules["prerank.training.tune"]  # the package has a function of the same name
+tune_module = sys.modules["prerank.training.tuning"]
 
 
 def table(strengths, pces, scores, seeds=(0,)):
@@ -124,7 +123,7 @@ def test_tuning_trains_all_strengths_at_once_and_applies_the_rule(tiny, small):
     place = next(i for i, run in enumerate(tuned.fleet.runs) if run.strength == 10.0 and run.seed == 1)
     laws = tuned.fleet.forecast(data[1].x_validation, [place])
     law, y = GaussianMixture(laws.logits[0], laws.loc[0], laws.scale_tril[0]), data[1].y_validation
-    errors = [pce(projected_pit(item, law, y)).mean() for item in (Location(), Scale())]
+    errors = [pce(projected_pit(y, law, item)).mean() for item in (Location(), Scale())]
     row = tuned.table[(tuned.table.strength == 10.0) & (tuned.table.seed == 1)].iloc[0]
     assert row.pce == pytest.approx(float(sum(errors)) / 2)
     assert row.score == pytest.approx(float(energy_score(y, law.ensemble(100)).mean()))
@@ -155,29 +154,17 @@ def test_a_model_that_diverged_after_it_had_learnt_something_keeps_its_place_in_
         tuned.strength = 5.0
 
 
-def test_validation_takes_as_many_draws_as_asked_for(tiny, small):
+@pytest.mark.parametrize(("options", "n_draws"), [({}, 100), ({"n_draws": 7}, 7)])
+def test_validation_takes_a_hundred_draws_unless_told_otherwise(tiny, small, options, n_draws):
     """Scale is ranked among draws, and the energy score is that of draws."""
     data = tiny(dtype=torch.float32)
     penalty = PreRankPenalty(Scale(), n_draws=20)
-    fleet = fit([Run(0, penalty, 1.0)], data, small())
-    laws = fleet.forecast(data.x_validation, [0])
-    law, y = GaussianMixture(laws.logits[0], laws.loc[0], laws.scale_tril[0]), data.y_validation
-    found = {}
-    for n_draws in (7, 100):
-        found[n_draws] = tune_module.validation_record(penalty, fleet, 0, data, n_draws)
-        error = pce(projected_pit(Scale(), law, y, n_draws=n_draws)).mean()
-        score = energy_score(y, law.ensemble(n_draws)).mean()
-        assert found[n_draws] == pytest.approx((float(error), float(score)))
-    assert found[7] != found[100]
-
-
-def test_tuning_judges_by_a_hundred_draws_unless_told_otherwise(tiny, small, monkeypatch):
-    asked = []
-    record = tune_module.validation_record
-    monkeypatch.setattr(tune_module, "validation_record", lambda *given: (asked.append(given[-1]), record(*given))[1])
-    for options in ({}, {"n_draws": 12}):
-        tune(PreRankPenalty(Location()), tiny(dtype=torch.float32), (1.0,), options=small(max_epochs=1), **options)
-    assert asked == [100, 100, 12, 12]
+    tuned = tune(penalty, data, (1.0,), options=small(max_epochs=2), **options)
+    for place, row in tuned.table.iterrows():
+        laws = tuned.fleet.forecast(data.x_validation, [place])
+        law, y = GaussianMixture(laws.logits[0], laws.loc[0], laws.scale_tril[0]), data.y_validation
+        assert row.pce == pytest.approx(float(pce(projected_pit(y, law, Scale(), n_draws=n_draws)).mean()))
+        assert row.score == pytest.approx(float(energy_score(y, law.ensemble(n_draws)).mean()))
 
 
 def test_of_a_single_seed_any_difference_counts():

@@ -1,5 +1,9 @@
 """Project, rank, measure, test: pre-ranks, projected PITs, calibration errors and their null distributions."""
 
+from prerank.calibration.adjustment import holm
+from prerank.calibration.blindness import NEARLY_BLIND
+from prerank.calibration.custom import Custom
+from prerank.calibration.directions import principal_directions
 from prerank.calibration.errors import (
     ReliabilityCurve,
     centred_levels,
@@ -9,32 +13,36 @@ from prerank.calibration.errors import (
     reliability_curve,
 )
 from prerank.calibration.exchange import Replicates, exchange_replicates
-from prerank.calibration.interval import PCEInterval, pce_interval
-from prerank.calibration.null import Band, PCENull, corrected_pce, pce_null, reliability_band
+from prerank.calibration.inputs import checked_case_ids, label_array, require_power, require_whole
+from prerank.calibration.interval import PCEInterval, pce_interval, pce_intervals
+from prerank.calibration.intervals import Intervals
+from prerank.calibration.jointcdf import cases_at_once
+from prerank.calibration.null import Band, PCENull, corrected_pce, in_quadrature, pce_null, reliability_band
 from prerank.calibration.pit import ClosedForm, EmpiricalRank, RandomisedRank, projected_pit
 from prerank.calibration.preranks import (
     HDR,
     PCA,
     Contrast,
     Copula,
-    Custom,
     Dependency,
     Location,
     Marginal,
     PreRank,
     Scale,
     SquaredDifference,
+    listed_preranks,
     paper_preranks,
-    principal_directions,
 )
-from prerank.calibration.projectedpit import ProjectedPIT
+from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
 from prerank.calibration.reading import read
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit
 from prerank.calibration.testing import PCETest, chi_square_test, ks_test, pce_test
+from prerank.calibration.views import DistributionView, Learnt, Needs, PointsView, View, needs_of, view_of
 
 __all__ = [
     "HDR",
+    "NEARLY_BLIND",
     "PCA",
     "Band",
     "ClosedForm",
@@ -42,15 +50,21 @@ __all__ = [
     "Copula",
     "Custom",
     "Dependency",
+    "DistributionView",
     "EmpiricalRank",
+    "Intervals",
+    "Learnt",
     "LinearProjection",
     "Location",
     "Marginal",
+    "Needs",
     "PCEInterval",
     "PCENull",
     "PCETest",
+    "PointsView",
     "PointwiseProjection",
     "PreRank",
+    "PreRankPIT",
     "ProjectedPIT",
     "Projection",
     "RandomisedRank",
@@ -59,15 +73,24 @@ __all__ = [
     "Scale",
     "SmoothRank",
     "SquaredDifference",
+    "View",
+    "cases_at_once",
     "centred_levels",
+    "checked_case_ids",
     "chi_square_test",
     "corrected_pce",
     "exchange_replicates",
+    "holm",
+    "in_quadrature",
     "inclusive_levels",
     "ks_test",
+    "label_array",
+    "listed_preranks",
+    "needs_of",
     "paper_preranks",
     "pce",
     "pce_interval",
+    "pce_intervals",
     "pce_kde",
     "pce_null",
     "pce_test",
@@ -76,5 +99,8 @@ __all__ = [
     "read",
     "reliability_band",
     "reliability_curve",
+    "require_power",
+    "require_whole",
     "smooth_pit",
+    "view_of",
 ]

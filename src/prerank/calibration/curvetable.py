@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prerank.calibration.errors import level_bins
 from prerank.calibration.intervals import Intervals, curve_sums, steps
-from prerank.forecast.chunks import chunks
+from prerank.chunks import chunks
 
 _MOST_CODES = 4096  # different intervals up to which counting is cheaper than summing
 

@@ -9,7 +9,7 @@ from prerank.calibration.inputs import require_power
 from prerank.calibration.intervals import curve_sums
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import accepts_arrays
-from prerank.gpu import has_kernels
+from prerank.kernels import SMOOTH_CDF, kernel_for
 
 
 class ReliabilityCurve(NamedTuple):
@@ -151,11 +151,8 @@ def pce_kde(
 
 def _smooth_cdf(pit: Tensor, case_weights: Tensor | None, levels: Tensor, temperature: float) -> Tensor:
     """Weighted means of sigmoids over the cases, (..., K, J)."""
-    fixed = not levels.requires_grad and (case_weights is None or not case_weights.requires_grad)
-    if has_kernels(pit) and fixed:
-        from prerank.calibration.smoothcdf_kernel import smooth_cdf
-
-        return smooth_cdf(pit, case_weights, levels, temperature)
+    if fused := kernel_for(SMOOTH_CDF, pit, levels, fixed=(levels, case_weights)):
+        return fused(pit, case_weights, levels, temperature)
     smooth = torch.sigmoid(temperature * (levels[:, None] - pit.mT[..., None, :]))  # (..., K, J, N)
     if case_weights is None:
         return smooth.mean(-1)

@@ -15,7 +15,7 @@ from torch import Tensor
 from prerank.calibration.curvetable import Table, merged, tables_of
 from prerank.calibration.null import rank_spread
 from prerank.calibration.projectedpit import ProjectedPIT
-from prerank.forecast.chunks import at_once
+from prerank.chunks import at_once
 from prerank.randomness import bits_of_steps, case_keys
 
 

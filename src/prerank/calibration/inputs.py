@@ -3,137 +3,52 @@
 import hashlib
 import math
 import numbers
-from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, require_vector_distribution
-from prerank.forecast.arrays import described
-from prerank.forecast.fills import refuse_fill_values
-from prerank.forecast.support import refuse_outside_support
-from prerank.forecast.whole import require_whole
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    described,
+    require_fitting,
+    require_members,
+    require_observations,
+    require_parameters,
+    require_whole,
+)
 
 __all__ = [
     "checked_case_ids",
     "label_array",
-    "listed_preranks",
     "refuse_bad_input",
-    "refuse_bad_law",
-    "refuse_outside_support",
     "require_how",
     "require_power",
     "require_whole",
 ]
 
 
-def refuse_bad_input(forecast: Forecast, y: Tensor, observation_weights: Tensor | None) -> None:
+def refuse_bad_input(y: Tensor, forecast: Forecast, observation_weights: Tensor | None) -> None:
     """Everything that would otherwise end in a wrong number or an obscure error, said with numbers."""
+    require_fitting(y, forecast, follows=True)
+    require_observations(y, "drop them, or call check(), which drops missing observations and says how many")
+    require_parameters(forecast)
     if isinstance(forecast, Ensemble):
-        batch, targets = forecast.members.shape[:-2], forecast.n_targets
-        if forecast.n_members == 0:
-            raise ValueError("the ensemble has no members; at least one is needed")
-    elif isinstance(forecast, Distribution):
-        require_vector_distribution(forecast, y.shape[-2])
-        batch, targets = forecast.batch_shape, forecast.event_shape[-1]
-        refuse_bad_law(forecast)
-    else:
-        raise TypeError(
-            f"the forecast is {described(forecast)}; pass an Ensemble, a GaussianMixture or a torch distribution"
-        )
-    if y.shape[-2] == 0 or y.shape[-1] == 0:
-        raise ValueError(f"y of shape {tuple(y.shape)} holds no case or no target; at least one of each is needed")
-    if y.shape[-1] != targets or y.shape[-2] != batch[-1]:
+        require_members(forecast, remedy="drop them, or call check(), which leaves missing members out of their case")
+    if observation_weights is None:
+        return
+    if not isinstance(forecast, Ensemble) or forecast.weights is None:
+        raise ValueError("observation_weights go with member weights; give the Ensemble weights too")
+    if observation_weights.shape != forecast.weights.shape[:-1]:
         raise ValueError(
-            f"y has shape {tuple(y.shape)}, but the forecast is for {batch[-1]} cases and {targets} targets"
+            f"observation_weights have shape {tuple(observation_weights.shape)}, one per case is "
+            f"{tuple(forecast.weights.shape[:-1])}"
         )
-    if y.ndim - 1 > len(batch) or any(n not in (1, m) for n, m in zip(y.shape[-2::-1], batch[::-1], strict=False)):
-        raise ValueError(
-            f"y has shape {tuple(y.shape)} and the forecast {(*batch, targets)} without its members: the leading axes "
-            "of y must be those of the forecast, or left out"
-        )
-    if not y.isfinite().all():
-        bad = int((~y.isfinite()).any(-1).sum())
-        raise ValueError(
-            f"y has NaN or infinite values in {bad} of {y[..., 0].numel()} cases; drop them, or call check(), which "
-            "drops missing observations and says how many"
-        )
-    refuse_fill_values(y, "y")
-    if isinstance(forecast, Ensemble):
-        if not forecast.members.isfinite().all():
-            bad = int((~forecast.members.isfinite()).any(-1).any(-1).sum())
-            raise ValueError(
-                f"members have NaN or infinite values in {bad} of {forecast.members[..., 0, 0].numel()} cases; "
-                "drop them, or call check(), which leaves missing members out of their case"
-            )
-        refuse_fill_values(forecast.members, "the members")
-        weights = forecast.weights
-        if weights is not None and not (
-            weights.isfinite().all() and (weights >= 0).all() and (weights.sum(-1) > 0).all()
-        ):
-            raise ValueError("member weights must be finite and non-negative, with a positive sum in every case")
-    if observation_weights is not None:
-        if not isinstance(forecast, Ensemble) or forecast.weights is None:
-            raise ValueError("observation_weights go with member weights; give the Ensemble weights too")
-        if observation_weights.shape != forecast.weights.shape[:-1]:
-            raise ValueError(
-                f"observation_weights have shape {tuple(observation_weights.shape)}, one per case is "
-                f"{tuple(forecast.weights.shape[:-1])}"
-            )
-        if not (observation_weights.isfinite().all() and (observation_weights >= 0).all()):
-            raise ValueError("observation_weights must be finite and non-negative")
-
-
-def refuse_bad_law(law: Distribution) -> None:
-    """Refuse a `GaussianMixture` with parameters that are no numbers, or factors that are no Cholesky factors."""
-    if not isinstance(law, GaussianMixture) or law.loc.requires_grad or law.scale_tril.requires_grad:
-        return  # in training a look on every step would wait for the device
-    for name, part in (("logits", law.weights), ("loc", law.loc), ("scale_tril", law.scale_tril)):
-        if not part.isfinite().all():
-            axes = tuple(range(len(law.batch_shape), part.ndim))
-            bad = int((~part.isfinite()).any(axes).sum()) if axes else 1
-            raise ValueError(
-                f"{name} of the GaussianMixture are NaN or infinite in {bad} of {law.batch_shape.numel()} cases; "
-                "a forecast's parameters must be numbers"
-            )
-    if law.scale_tril.requires_grad:
-        return  # a derivative may be asked for in any direction, also out of the triangle
-    diagonal = law.scale_tril.diagonal(dim1=-2, dim2=-1)
-    if not (diagonal > 0).all() or bool(law.scale_tril.triu(1).any()):
-        raise ValueError(
-            f"scale_tril of the GaussianMixture has diagonal entries down to {float(diagonal.min()):.3g} or entries above "
-            "the diagonal; it holds Cholesky factors, lower triangular with a positive diagonal: torch.linalg.cholesky "
-            "of the covariances"
-        )
-
-
-def listed_preranks(preranks: Any) -> list[Any]:
-    """One pre-rank or several as a list; names, classes and functions in their place are refused with the remedy."""
-    if isinstance(preranks, str | type) or hasattr(preranks, "given") or not isinstance(preranks, Iterable):
-        items = [preranks]
-    else:
-        items = list(preranks)
-    if not items:
-        raise ValueError("no pre-rank given; pass one, or several as a list")
-    for item in items:
-        if isinstance(item, type):
-            raise TypeError(f"{item.__name__} is a class; pass {item.__name__}()")
-        if not hasattr(item, "given"):
-            raise TypeError(
-                f"{item!r} is not a pre-rank; pass a value such as Location() or PCA(), or wrap f as Custom(f)"
-            )
-    names = [item.name for item in items]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(
-            f"two pre-ranks are called {twice!r}, so their results could not be told apart; "
-            "give one another name, such as Dependency(lag=2, name='dependency at lag 2')"
-        )
-    return items
+    if not (observation_weights.isfinite().all() and (observation_weights >= 0).all()):
+        raise ValueError("observation_weights must be finite and non-negative")
 
 
 def require_power(power: Any) -> float:

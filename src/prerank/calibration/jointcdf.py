@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from prerank.forecast.chunks import chunks
-from prerank.gpu import has_kernels
+from prerank.chunks import chunks
+from prerank.kernels import JOINT_CDF, kernel_for
 
 SMALLEST_WEIGHT = 1e-30  # a draw that weighs less has no say, and its weight no gradient that a float could hold
 
@@ -30,6 +30,8 @@ def smooth_log_joint_cdf(points: Tensor, draws: Tensor, weights: Tensor, bandwid
     scaled = (points / bandwidth).expand(*lead, *points.shape[-2:]).reshape(-1, *points.shape[-2:])
     centres = (draws / bandwidth).expand(*lead, *draws.shape[-2:]).reshape(-1, *draws.shape[-2:])
     share = weights.expand(*lead, weights.shape[-1]).reshape(-1, weights.shape[-1])
+    if fused := kernel_for(JOINT_CDF, scaled, centres, share):
+        return fused(scaled, centres, share, SMALLEST_WEIGHT).reshape(*lead, points.shape[-2])
     return _LogJointCDF.apply(scaled, centres, share).reshape(*lead, points.shape[-2])
 
 
@@ -52,13 +54,6 @@ class _LogJointCDF(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, points: Tensor, draws: Tensor, weights: Tensor) -> Tensor:
-        if has_kernels(points):
-            from prerank.calibration.jointcdf_kernel import forward
-
-            points, draws, weights = points.contiguous(), draws.contiguous(), weights.contiguous()
-            result = forward(points, draws, weights)
-            ctx.save_for_backward(points, draws, weights, result)
-            return result
         result = torch.empty(points.shape[:2], dtype=points.dtype, device=points.device)
         columns = points.movedim(-1, 0).contiguous(), draws.movedim(-1, 0).contiguous()
         for cases in cases_at_once(points, draws):
@@ -72,10 +67,6 @@ class _LogJointCDF(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         points, draws, weights, result = ctx.saved_tensors
-        if has_kernels(points):
-            from prerank.calibration.jointcdf_kernel import backward
-
-            return backward(points, draws, weights, result, gradient.contiguous())
         columns = points.movedim(-1, 0).contiguous(), draws.movedim(-1, 0).contiguous()
         for_points, for_draws = torch.empty_like(columns[0]), torch.empty_like(columns[1])
         for_weights = torch.empty_like(weights)

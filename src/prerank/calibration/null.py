@@ -15,8 +15,8 @@ from prerank.calibration.errors import centred_levels, pce, reliability_curve
 from prerank.calibration.inputs import require_power
 from prerank.calibration.intervals import curve_sums, steps
 from prerank.calibration.projectedpit import ProjectedPIT
+from prerank.chunks import chunks
 from prerank.forecast import accepts_arrays
-from prerank.forecast.chunks import chunks
 from prerank.randomness import numpy_generator
 
 REPLICATES = 50_000  # the size of a 5 % test is then known to 0.1 points

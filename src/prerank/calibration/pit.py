@@ -11,15 +11,20 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from prerank.calibration.inputs import listed_preranks, refuse_bad_input, require_how, require_whole
-from prerank.calibration.intervals import Intervals
+from prerank.calibration.inputs import refuse_bad_input, require_how, require_whole
 from prerank.calibration.pooling import CanonicalPoints, canonical_points, reference_subset
-from prerank.calibration.preranks import PreRank
+from prerank.calibration.preranks import PreRank, listed_preranks
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
-from prerank.calibration.projection import LinearProjection, Projection
-from prerank.calibration.ranks import all_weights_below_and_at, weight_below_and_at
-from prerank.calibration.rounding import rounded
-from prerank.calibration.smoothrank import SmoothRank, smooth_pit
+from prerank.calibration.ranking import (
+    closed_form_pit,
+    empirical_rank_pit,
+    has_closed_form,
+    rank_pit,
+    smooth_rank_pit,
+)
+from prerank.calibration.smoothrank import SmoothRank
+from prerank.calibration.views import DistributionView, PointsView, View
+from prerank.chunks import chunks
 from prerank.forecast import (
     Ensemble,
     Forecast,
@@ -27,10 +32,10 @@ from prerank.forecast import (
     as_observations,
     differentiable_draws,
     equally_weighted_draws,
+    in_one_precision,
+    precision_of,
 )
-from prerank.forecast.chunks import chunks
-from prerank.forecast.precision import in_one_precision, precision_of
-from prerank.randomness import case_keys, uniform
+from prerank.randomness import case_keys
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,9 @@ How = ClosedForm | RandomisedRank | EmpiricalRank | SmoothRank
 
 
 def projected_pit(
-    prerank: PreRank | Sequence[PreRank],
-    forecast: Forecast,
     y: Tensor,
+    forecast: Forecast,
+    preranks: PreRank | Sequence[PreRank] | None = None,
     how: How | None = None,
     *,
     observation_weights: Tensor | None = None,
@@ -69,14 +74,15 @@ def projected_pit(
 ) -> ProjectedPIT:
     r"""PIT of each projection, $Z = \hat F_{T \mid X}(T)$: y (..., N, D) -> intervals (..., N, K).
 
-    A distribution is evaluated by closed form where there is one, otherwise among `n_draws` equally weighted draws. A
-    rank among M members is the interval [below, below + ties + 1] / (M + 1); errors and tests take the mean over a
+    `preranks` is one or several, which are computed on the same members and stand side by side; those of the paper
+    without it. A distribution is evaluated by closed form where there is one, otherwise among `n_draws` equally weighted
+    draws. A rank among M members is the interval [below, below + ties + 1] / (M + 1); errors and tests take the mean over a
     uniform number in it, so that nothing depends on how ties are broken. `RandomisedRank()` draws that number.
     For an `Ensemble` with weights, uniformity is exact only with `observation_weights` (..., N), the weight that the
     observation itself carries (an importance ratio, say); without it the PIT is that of the weighted members,
     approximate of order one over the effective size, and `exact` is False. Draws of a model depend on
     (`seed`, `case_ids`) alone. `exchangeable=True` also ranks every other point, which tests over several projections
-    need. Several pre-ranks are computed on the same members and stand side by side.
+    need.
 
     From more than 1,000 members without a `reference`, 250 are set aside for the pre-ranks to learn from (directions,
     density, joint CDF), and the observation is ranked among the others: exact, and the cost grows with M instead of M².
@@ -91,12 +97,12 @@ def projected_pit(
     (tensor([0., 0.], dtype=torch.float64), tensor([0.1000, 0.1000], dtype=torch.float64), 'rank among 9 members')
     """
     precision, y = precision_of(y), as_observations(y)
-    refuse_bad_input(forecast, y, observation_weights)
+    refuse_bad_input(y, forecast, observation_weights)
     if isinstance(forecast, Ensemble) and not y.requires_grad:
         y, members, _ = in_one_precision(y.to(forecast.members.device), forecast.members, precision, forecast.precision)
         forecast = replace(forecast, members=members)
     ids = torch.arange(y.shape[-2], device=y.device) if case_ids is None else case_ids.to(y.device)
-    preranks = listed_preranks(prerank)
+    listed = listed_preranks(preranks, y.shape[-1])
     require_how(how, (ClosedForm, RandomisedRank, EmpiricalRank, SmoothRank))
     n_draws, seed = require_whole(n_draws, "n_draws"), require_whole(seed, "seed", at_least=None)
     if isinstance(how, SmoothRank) and exchangeable:
@@ -104,10 +110,10 @@ def projected_pit(
 
     def some(cases: slice | None) -> ProjectedPIT:
         if cases is None:
-            return _of_all_cases(preranks, forecast, y, how, observation_weights, n_draws, seed, ids, exchangeable)
+            return _of_all_cases(listed, forecast, y, how, observation_weights, n_draws, seed, ids, exchangeable)
         own = None if observation_weights is None else observation_weights[..., cases]
         part = forecast.select(cases)  # type: ignore[union-attr]
-        return _of_all_cases(preranks, part, y[..., cases, :], how, own, n_draws, seed, ids[cases], exchangeable)
+        return _of_all_cases(listed, part, y[..., cases, :], how, own, n_draws, seed, ids[cases], exchangeable)
 
     slices = _slices(forecast, y, how, n_draws)
     if len(slices) == 1:
@@ -157,7 +163,7 @@ def _of_all_cases(
     points = None
     if isinstance(forecast, Ensemble) and not isinstance(how, SmoothRank):
         points = _points(forecast, forecast, y)
-    law = _law(forecast, points, y)
+    view = _view(forecast, points, y, seed, ids, isinstance(how, SmoothRank))
     weights, pick, exact = None, None, True
     if members is not None and members.weights is not None and not isinstance(how, SmoothRank):
         # Algorithm 1 gives the observation no weight; a rank gives it its own, if that is known
@@ -167,19 +173,19 @@ def _of_all_cases(
         pick = weights / weights.sum(-1, keepdim=True)
     parts = []
     for item in preranks:
-        projection = item.given(law, seed, how.temperature if isinstance(how, SmoothRank) else None, case_ids=ids)
-        if members is None or (how is None and _has_closed_form(projection, forecast)) or isinstance(how, ClosedForm):
-            part = _closed_form(item, projection, forecast, y, members if exchangeable else None)
+        projection = item.given(view)
+        if members is None or (how is None and has_closed_form(projection, forecast)) or isinstance(how, ClosedForm):
+            part = closed_form_pit(item, projection, forecast, y, members if exchangeable else None)
         elif isinstance(how, SmoothRank):
-            part = _smooth(item, projection, members, y, how)
+            part = smooth_rank_pit(item, projection, members, y, how)
         else:
             if points is None:  # draws of a model, which pre-ranks with a closed form do not need
                 points = _points(forecast, members, y)
             if isinstance(how, EmpiricalRank):
-                part = _empirical(item, projection, points, weights, exchangeable)
+                part = empirical_rank_pit(item, projection, points, weights, exchangeable)
             else:
                 keys = case_keys(seed, ids, "randomised rank", item.name) if isinstance(how, RandomisedRank) else None
-                part = _ranked(item, projection, points, weights, exact, keys, exchangeable)
+                part = rank_pit(item, projection, points, weights, exact, keys, exchangeable)
         parts.append(_noted(part, note))
     return ProjectedPIT(tuple(parts), ids, pick)
 
@@ -230,193 +236,21 @@ def _points(forecast: Forecast, members: Ensemble, y: Tensor) -> CanonicalPoints
 
     Members that are given are ranked in double precision, draws in that of their model.
     """
-    points = torch.cat([y[..., None, :].expand(*members.members.shape[:-2], 1, -1), members.members], -2)
+    points = _pooled(y, members)
     return canonical_points(points.double() if isinstance(forecast, Ensemble) else points)
 
 
-def _law(forecast: Forecast, points: CanonicalPoints | None, y: Tensor) -> Forecast:
-    """What the pre-ranks may look at."""
-    if not isinstance(forecast, Ensemble):
-        return forecast
-    if forecast.reference is not None:
-        return forecast.reference  # type: ignore[return-value]
-    if points is not None:
-        return Ensemble(points.ordered)
-    pooled = torch.cat([y[..., None, :].expand(*forecast.members.shape[:-2], 1, -1), forecast.members], -2)
-    return Ensemble(pooled)
+def _view(forecast: Forecast, points: CanonicalPoints | None, y: Tensor, seed: int, ids: Tensor, smooth: bool) -> View:
+    """What the pre-ranks may look at: the distribution, the reference, or members pooled with the observation."""
+    known = forecast.reference if isinstance(forecast, Ensemble) else forecast
+    if known is None:
+        pooled = _pooled(y, forecast) if points is None else points.ordered  # type: ignore[arg-type]
+        return PointsView(Ensemble(pooled), smooth)
+    if isinstance(known, Ensemble):
+        return PointsView(known, smooth)
+    return DistributionView(known, seed, ids, smooth)  # type: ignore[arg-type]
 
 
-def _has_closed_form(projection: Projection, forecast: Forecast) -> bool:
-    return isinstance(projection, LinearProjection) and isinstance(forecast, GaussianMixture)
-
-
-def _closed_form(
-    prerank: PreRank, projection: Projection, forecast: Forecast, y: Tensor, members: Ensemble | None
-) -> PreRankPIT:
-    if not isinstance(projection, LinearProjection) or not isinstance(forecast, GaussianMixture):
-        raise TypeError(
-            f"{prerank.name} of {type(forecast).__name__} has no closed-form PIT: that needs a linear pre-rank "
-            "(marginal, location, PCA, contrast) and a GaussianMixture; leave `how` out to rank draws instead"
-        )
-    directions = projection.directions.to(forecast.loc)
-    values = forecast.cdf_along(directions, projection(y[..., None, :]))[..., 0, :]
-    if not values.requires_grad:  # in training a check on every step would wait for the device
-        _refuse_nan(prerank, values)
-    points = None
-    if members is not None:
-        drawn = forecast.cdf_along(directions, projection(members.members))
-        points = torch.cat([values[..., None, :], drawn.to(values)], -2)
-    return _numbers(prerank, projection, values, "closed form", True, points)
-
-
-def _smooth(prerank: PreRank, projection: Projection, members: Ensemble, y: Tensor, how: SmoothRank) -> PreRankPIT:
-    values = smooth_pit(projection, members, y, how)
-    method = f"smooth rank among {members.n_members} draws, temperature {how.temperature:g}"
-    return _numbers(prerank, projection, values, method, False)
-
-
-def _empirical(
-    prerank: PreRank,
-    projection: Projection,
-    points: CanonicalPoints,
-    weights: Tensor | None,
-    exchangeable: bool,
-) -> PreRankPIT:
-    projected = _project(prerank, projection, points)
-    n_members = projected.shape[-2] - 1
-    below, at = all_weights_below_and_at(projected, weights)
-    if weights is None:
-        # a whole number over a whole number: k / M is then the float nearest to it, and so is a level k / M
-        ranks = (below.double() + at - 1.0) / n_members
-    else:
-        weights = weights.double()
-        others = (weights.sum(-1, keepdim=True) - weights)[..., None]
-        ranks = torch.where(others > 0, (below + at - weights[..., None]) / others, 1.0).clamp(0.0, 1.0)
-    return PreRankPIT(
-        prerank.name,
-        projection.names,
-        _values(ranks[..., 0, :]),
-        f"empirical rank among {n_members} members",
-        False,
-        _share(_ties(projected)),
-        ties=_share_of_ties(at, weights, projected),
-        note=projection.note,
-        n_members=n_members if weights is None else None,
-        unrandomised=True,
-        points=_values(ranks) if exchangeable else None,
-    )
-
-
-def _ranked(
-    prerank: PreRank,
-    projection: Projection,
-    points: CanonicalPoints,
-    weights: Tensor | None,
-    exact: bool,
-    keys: Tensor | None,
-    exchangeable: bool,
-) -> PreRankPIT:
-    """Ranks as intervals, or, with keys, a uniform number in each."""
-    projected = _project(prerank, projection, points)
-    n_points, n_projections = projected.shape[-2:]
-    unit = n_points if weights is None else 1
-    if exchangeable:
-        below, at = all_weights_below_and_at(projected, weights)
-    else:
-        below, at = (part[..., None, :] for part in weight_below_and_at(projected[..., 0, :], projected, weights))
-    ties = _share_of_ties(at, weights, projected)
-    lower, upper = below, below + at
-    if weights is not None:
-        own = weights.double()[..., None] if exchangeable else weights.double()[..., :1, None]
-        total = weights.double().sum(-1)[..., None, None]
-        if not exact:
-            # a member stands in for the observation, whose weight does not count: neither does the member's then
-            upper, total = lower + (at - own).clamp_min(0.0), total - own
-        # weights are summed in two orders, so their quotient may leave [0, 1] by a rounding error
-        lower, upper = (torch.where(total > 0, end / total, rest) for end, rest in ((lower, 0.0), (upper, 1.0)))
-        lower, upper = lower.clamp(0.0, 1.0), upper.clamp(0.0, 1.0)
-    ranks = Intervals(lower, upper, unit)
-    method = f"rank among {n_points - 1} members"
-    if weights is not None:
-        method = f"weighted {method}" + ("" if exact else ", the observation's own weight unknown: approximate")
-    if keys is not None:
-        u = uniform(keys, (ranks.lower.shape[-2], n_projections))
-        low, high = ranks.bounds()
-        ranks, method = _values((low + u * (high - low)).clamp(0.0, 1.0)), f"randomised {method}"
-    return PreRankPIT(
-        prerank.name,
-        projection.names,
-        _values(ranks.lower[..., 0, :]) if ranks.are_values else _first(ranks),
-        method,
-        exact,
-        _share(_ties(projected)),
-        ties=torch.zeros_like(ties) if keys is not None else ties,
-        note=projection.note,
-        n_members=n_points - 1 if weights is None and keys is None else None,
-        points=ranks if exchangeable else None,
-    )
-
-
-def _first(points: Intervals) -> Intervals:
-    """The observation's intervals, as fractions."""
-    lower, upper = Intervals(points.lower[..., 0, :], points.upper[..., 0, :], points.unit).bounds()
-    return Intervals(lower, upper)
-
-
-def _project(prerank: PreRank, projection: Projection, points: CanonicalPoints) -> Tensor:
-    """Projections (..., N, M + 1, K) of the observation and the members, the observation first."""
-    if isinstance(projection, LinearProjection) and projection.identity:
-        return points.given
-    projected = projection(points.ordered)
-    _refuse_nan(prerank, projected)
-    return points.as_given(rounded(projected))
-
-
-def _refuse_nan(prerank: PreRank, projected: Tensor) -> None:
-    if projected.isnan().any():
-        bad = int(projected.isnan().any(-1).sum())
-        raise ValueError(
-            f"{prerank.name} gave NaN for {bad} of {projected[..., 0].numel()} points; "
-            "a pre-rank must be a number for every point (and a forecast's parameters must be numbers)"
-        )
-
-
-def _ties(projected: Tensor) -> Tensor:
-    """Whether the observation ties with a member, (..., N, K)."""
-    return (projected[..., 1:, :] == projected[..., :1, :]).any(-2)
-
-
-def _share_of_ties(at: Tensor, weights: Tensor | None, projected: Tensor) -> Tensor:
-    """Share of the points, or with weights of the observations, that tie with another, (K,)."""
-    ties = at > 1 if weights is None else _ties(projected)
-    return ties.flatten(0, -2).double().mean(0)
-
-
-def _share(ties: Tensor) -> Tensor:
-    return ties.double().mean(-2)
-
-
-def _values(values: Tensor) -> Intervals:
-    return Intervals(values, values)
-
-
-def _numbers(
-    prerank: PreRank,
-    projection: Projection,
-    values: Tensor,
-    method: str,
-    exact: bool,
-    points: Tensor | None = None,
-) -> PreRankPIT:
-    """PITs that are numbers."""
-    return PreRankPIT(
-        prerank.name,
-        projection.names,
-        _values(values),
-        method,
-        exact,
-        torch.zeros_like(values[..., 0, :], dtype=torch.float64),
-        ties=torch.zeros(values.shape[-1], dtype=torch.float64, device=values.device),
-        note=projection.note,
-        points=None if points is None else _values(points),
-    )
+def _pooled(y: Tensor, members: Ensemble) -> Tensor:
+    """The observation and the members, (..., N, M + 1, D), the observation first."""
+    return torch.cat([y[..., None, :].expand(*members.members.shape[:-2], 1, -1), members.members], -2)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.rounding import power_of_two_above
-from prerank.forecast.elementwise import blocks, log_sum_exp, total
+from prerank.forecast import blocks, log_sum_exp, total
 
 
 def _by_case(points: Tensor, centres: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -2,7 +2,7 @@
 
 A rank test is valid if the observation, were it one of the members, would have got what that member got: everything that
 a pre-rank learns and projects has to be the same, to the last digit, whichever of the M + 1 points of a case is called the
-observation. So the points are put into an order of their own (`canonical`), a pre-rank learns from the points in that
+observation. So the points are put into an order of their own (`canonical_order`), a pre-rank learns from the points in that
 order, projects them in that order, and equal points share one projection (`canonical_points`). What a library's sums and
 products do to the last digits then depends on the set of points and nothing else, even inside a function of a user's.
 """
@@ -13,26 +13,20 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.rounding import power_of_two_above
-from prerank.forecast.elementwise import total
+from prerank.forecast import total
 
 LARGEST_REFERENCE = 1000  # members, up to which all of them are the reference
 REFERENCE_OF_MANY = 250
 
 
-def canonical(points: Tensor) -> Tensor:
-    """Points (..., N, P, D) of each case sorted by target one, then two, and so on; -0.0 becomes 0.0.
-
-    >>> canonical(torch.tensor([[[2.0, 1.0], [1.0, 5.0], [1.0, -0.0]]]))
-    tensor([[[1., 0.],
-             [1., 5.],
-             [2., 1.]]])
-    """
-    points = points + 0.0  # -0.0 + 0.0 is 0.0
-    return _in_order(points, canonical_order(points))
-
-
 def canonical_order(points: Tensor) -> Tensor:
-    """Where the points of `canonical` come from, (..., N, P): one sort of the first target where it has no ties."""
+    """The order (..., N, P) of points (..., N, P, D) by target one, then two, and so on; -0.0 is 0.0.
+
+    One sort of the first target where it has no ties.
+
+    >>> canonical_order(torch.tensor([[[2.0, 1.0], [1.0, 5.0], [1.0, -0.0]]]))
+    tensor([[2, 1, 0]])
+    """
     points = points + 0.0
     flat = points.reshape(-1, *points.shape[-2:])
     order = torch.empty(flat.shape[:-1], dtype=torch.long, device=flat.device)
@@ -83,7 +77,7 @@ class CanonicalPoints(NamedTuple):
 
 def canonical_points(points: Tensor) -> CanonicalPoints:
     """Points (..., N, P, D) as given and in canonical order."""
-    points = points + 0.0
+    points = points + 0.0  # -0.0 + 0.0 is 0.0
     order = canonical_order(points)
     ordered = _in_order(points, order)
     position = torch.arange(points.shape[-2], device=points.device)

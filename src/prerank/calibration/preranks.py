@@ -1,54 +1,34 @@
 r"""The pre-ranks of the paper's Table 1 and Algorithm 2, and a few simple ones, as frozen values.
 
-A pre-rank is given a forecast's law and becomes a `Projection`: K scalars per point. The law is a distribution,
-independent draws from one, or, for a bare ensemble, its members pooled with the observation; never the members that
-are ranked, because a member that shaped its own projection is not exchangeable with the observation any more.
+A pre-rank is given a view of a forecast (`prerank.calibration.views`) and becomes a `Projection`: K scalars per point.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, MultivariateNormal
 
-from prerank.calibration import jacobi
-from prerank.calibration.jointcdf import smooth_log_joint_cdf
-from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
-from prerank.calibration.pooling import spread_matrix
+from prerank.calibration.directions import principal_directions
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
-from prerank.calibration.rounding import power_of_two_above
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
-from prerank.forecast.arrays import described
-from prerank.gpu import has_kernels
+from prerank.calibration.views import Learnt, View, view_of
+from prerank.forecast import Forecast
+from prerank.kernels import SPREAD, kernel_for
 
 
 class PreRank(Protocol):
-    """Anything with a name that can be given a forecast's law.
+    """Anything with a name that turns a view of a forecast into a `Projection`.
 
-    `temperature` asks for a smooth projection. `case_ids` (N,) name the cases: what a pre-rank draws for a case depends
-    on the seed and that name, so that chunks of cases give the numbers of the whole.
+    It asks the view for what it needs (`View`): how many targets there are, a covariance, a log density, a joint CDF,
+    reference draws. A forecast may stand in the place of a view of it: `PCA().given(forecast)`. A class that declares
+    `capturable = True` may be replayed as a CUDA graph in training: it works on the device alone and reads no value.
     """
 
     @property
     def name(self) -> str: ...
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> Projection: ...
-
-
-def _n_targets(law: Forecast) -> int:
-    return law.n_targets if isinstance(law, Ensemble | GaussianMixture) else law.event_shape[-1]
-
-
-def _like(law: Forecast) -> Tensor:
-    """A tensor with the law's dtype and device; a projection of another distribution follows its points instead."""
-    if isinstance(law, Ensemble):
-        return law.members
-    return law.loc if isinstance(law, GaussianMixture) else torch.empty(0, dtype=torch.float64)
+    def given(self, view: View) -> Projection: ...
 
 
 @dataclass(frozen=True)
@@ -60,17 +40,12 @@ class Marginal:
     """
 
     name: str = "marginal"
+    capturable = True
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> LinearProjection:
-        like = _like(law)
-        targets = _n_targets(law)
-        return LinearProjection(
-            torch.eye(targets, dtype=like.dtype, device=like.device)[None],
-            tuple(f"y{d + 1}" for d in range(targets)),
-            identity=True,
-        )
+    def given(self, view: View | Forecast) -> LinearProjection:
+        view = view_of(view)
+        axes = torch.eye(view.n_targets, dtype=view.dtype, device=view.device)[None]
+        return LinearProjection(axes, tuple(f"y{d + 1}" for d in range(view.n_targets)), identity=True)
 
 
 @dataclass(frozen=True)
@@ -82,14 +57,13 @@ class Location:
     """
 
     name: str = "location"
+    capturable = True
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> LinearProjection:
-        like, targets = _like(law), _n_targets(law)
-        return LinearProjection(
-            torch.full((1, targets, 1), 1.0 / targets, dtype=like.dtype, device=like.device), ("mean",)
-        )
+    def given(self, view: View | Forecast) -> LinearProjection:
+        view = view_of(view)
+        shape = (1, view.n_targets, 1)
+        mean = torch.full(shape, 1.0 / view.n_targets, dtype=view.dtype, device=view.device)
+        return LinearProjection(mean, ("mean",))
 
 
 @dataclass(frozen=True)
@@ -101,11 +75,10 @@ class Scale:
     """
 
     name: str = "scale"
+    capturable = True
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> PointwiseProjection:
-        if _n_targets(law) == 1:
+    def given(self, view: View | Forecast) -> PointwiseProjection:
+        if view_of(view).n_targets == 1:
             raise ValueError("Scale() is constant (zero) for D=1 target, so its ranks would be ties; use Marginal()")
         return PointwiseProjection(_variance, ("variance",))
 
@@ -120,11 +93,10 @@ class Dependency:
 
     lag: int = 1
     name: str = "dependency"
+    capturable = True
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> PointwiseProjection:
-        targets = _n_targets(law)
+    def given(self, view: View | Forecast) -> PointwiseProjection:
+        targets = view_of(view).n_targets
         if self.lag < 1:
             raise ValueError(f"Dependency(lag={self.lag}): the lag is a distance between targets, 1 or more")
         if targets <= 2:
@@ -141,8 +113,8 @@ class Dependency:
         return PointwiseProjection(self._ratio, (f"variogram lag {self.lag}",))
 
     def _ratio(self, points: Tensor) -> Tensor:
-        if has_kernels(points):
-            return _spread_by_kernel(points, self.lag)
+        if fused := kernel_for(SPREAD, points):
+            return fused(points, self.lag)
         difference = points[..., self.lag :] - points[..., : -self.lag]
         variogram = difference.square().sum(-1, keepdim=True) / (2 * difference.shape[-1])
         variance = _variance(points)
@@ -163,25 +135,19 @@ class PCA:
     n_components: int | None = None
     attached: bool = False
     name: str = "PCA"
+    capturable = True
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> LinearProjection:
+    def given(self, view: View | Forecast) -> LinearProjection:
+        view = view_of(view)
         if self.n_components is not None and self.n_components < 1:
             raise ValueError(f"PCA(n_components={self.n_components}): at least one component is needed")
-        if not isinstance(law, Ensemble) and not hasattr(type(law), "covariance_matrix"):
-            law = equally_weighted_draws(law, 1000, seed, "reference for PCA", case_ids)
-        targets = _n_targets(law)
-        at_most = min(targets, law.n_members - 1) if isinstance(law, Ensemble) else targets
+        targets, n_points = view.n_targets, view.n_points
+        at_most = targets if n_points is None else min(targets, n_points - 1)
         if at_most < 1:
             raise ValueError("PCA() needs at least two points per case to find a direction, got one; use Marginal()")
         kept = min(self.n_components or targets, at_most)
         with torch.set_grad_enabled(self.attached and torch.is_grad_enabled()):
-            if isinstance(law, Ensemble) and temperature is None and not law.members.requires_grad:
-                covariance = spread_matrix(law.members, law.weights)
-            else:
-                covariance = law.covariance_matrix  # type: ignore[union-attr]
-            directions = principal_directions(covariance)[..., :kept]
+            directions = principal_directions(view.covariance)[..., :kept]
         note = "" if kept == targets else f"{kept} of {targets} components"
         return LinearProjection(directions, tuple(f"component {k + 1}" for k in range(kept)), note)
 
@@ -196,18 +162,10 @@ class HDR:
     """
 
     name: str = "HDR"
+    capturable = True
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> PointwiseProjection:
-        if isinstance(law, Ensemble):
-            centres, weights = law.members, law.weights
-            note = f"kernel density of {law.n_members} points, Scott's rule per target"
-            return PointwiseProjection(
-                lambda points: log_kernel_density(points, centres, weights)[..., None], ("log density",), note
-            )
-        note = f"log_prob of {type(law).__name__}"
-        return PointwiseProjection(lambda points: log_density(law, points)[..., None], ("log density",), note)
+    def given(self, view: View | Forecast) -> PointwiseProjection:
+        return _of_one_number(view_of(view).log_density())
 
 
 @dataclass(frozen=True)
@@ -221,24 +179,10 @@ class Copula:
 
     n_reference: int = 1000
     name: str = "copula"
+    capturable = True
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> PointwiseProjection:
-        if not isinstance(law, Ensemble):
-            law = equally_weighted_draws(law, self.n_reference, seed, "reference for the copula", case_ids)
-        note = f"joint CDF of {law.n_members} points"
-        centres, weights, probabilities = law.members, law.weights, law.probabilities
-        if temperature is None:
-            return PointwiseProjection(
-                lambda points: joint_cdf(points, centres, weights)[..., None], ("joint CDF",), note
-            )
-        bandwidth = bandwidths(centres.detach(), None if weights is None else weights.detach())
-        return PointwiseProjection(
-            lambda points: smooth_log_joint_cdf(points, centres, probabilities, bandwidth)[..., None],
-            ("log joint CDF",),
-            f"smooth {note}",
-        )
+    def given(self, view: View | Forecast) -> PointwiseProjection:
+        return _of_one_number(view_of(view).joint_cdf(self.n_reference))
 
 
 @dataclass(frozen=True)
@@ -252,13 +196,12 @@ class Contrast:
     i: int = 0
     j: int = 1
     name: str = "contrast"
+    capturable = True
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> LinearProjection:
-        _require_pair(self, self.i, self.j, _n_targets(law))
-        like = _like(law)
-        direction = torch.zeros(1, _n_targets(law), 1, dtype=like.dtype, device=like.device)
+    def given(self, view: View | Forecast) -> LinearProjection:
+        view = view_of(view)
+        _require_pair(self, self.i, self.j, view.n_targets)
+        direction = torch.zeros(1, view.n_targets, 1, dtype=view.dtype, device=view.device)
         direction[0, self.i], direction[0, self.j] = 1.0, -1.0
         return LinearProjection(direction, (f"y{self.i + 1} - y{self.j + 1}",))
 
@@ -274,89 +217,14 @@ class SquaredDifference:
     i: int = 0
     j: int = 1
     name: str = "squared difference"
+    capturable = True
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> PointwiseProjection:
-        _require_pair(self, self.i, self.j, _n_targets(law))
+    def given(self, view: View | Forecast) -> PointwiseProjection:
+        _require_pair(self, self.i, self.j, view_of(view).n_targets)
         return PointwiseProjection(
             lambda points: (points[..., self.i, None] - points[..., self.j, None]).square(),
             (f"(y{self.i + 1} - y{self.j + 1})²",),
         )
-
-
-@dataclass(frozen=True)
-class Custom:
-    """Any function of a point: (..., D) -> (...) or (..., K). It sees what you make it see.
-
-    The function is given torch tensors; one that can only work with NumPy arrays is given those, and cannot be trained
-    with. It must treat every point alike, whatever stands beside it.
-
-    >>> maximum = Custom(lambda y: y.amax(-1), name="maximum")
-    >>> maximum.given(Ensemble(torch.zeros(4, 10, 3)))(torch.rand(4, 11, 3)).shape
-    torch.Size([4, 11, 1])
-    >>> import numpy as np
-    >>> Custom(lambda y: np.median(y, axis=-1)).given(Ensemble(torch.zeros(4, 10, 3)))(torch.ones(4, 11, 3)).unique()
-    tensor([1.])
-    """
-
-    function: Callable[[Any], Any]
-    name: str = "custom"
-
-    def __post_init__(self) -> None:
-        if hasattr(self.function, "given"):
-            raise TypeError(f"Custom({self.function!r}): that is a pre-rank already; pass it as it is")
-        if not callable(self.function):
-            raise TypeError(
-                f"Custom takes a function of a point, (..., D) -> (...), not {described(self.function)}; "
-                "such as Custom(lambda y: y.amax(-1))"
-            )
-        if not isinstance(self.name, str) or not self.name:
-            raise TypeError(f"Custom(name={self.name!r}): the name in the table is a text, such as name='maximum'")
-
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> PointwiseProjection:
-        like = _like(law)
-        point = torch.zeros(1, 1, _n_targets(law), dtype=like.dtype, device=like.device)
-        failed = []
-        for by_numpy in (False, True):
-            try:
-                values = self._values(point, by_numpy)
-                break
-            except Exception as error:  # whatever a function written for NumPy raises when it meets a tensor
-                failed.append(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no text'}")
-        else:
-            raise TypeError(
-                f"{self.name}: the function takes neither a tensor ({failed[0]}) nor a NumPy array ({failed[1]}); "
-                "it must map (..., D) to (...) or (..., K)"
-            )
-        width = self._per_point(values, point).shape[-1]
-        names = (self.name,) if width == 1 else tuple(f"{self.name} {k + 1}" for k in range(width))
-        return PointwiseProjection(lambda points: self._per_point(self._values(points, by_numpy), points), names)
-
-    def _values(self, points: Tensor, by_numpy: bool) -> Tensor:
-        if by_numpy and points.requires_grad:
-            raise TypeError(
-                f"{self.name}: the function works on NumPy arrays, which carry no gradient; "
-                "write it with torch to train with it"
-            )
-        values = self.function(points.detach().cpu().numpy() if by_numpy else points)
-        if not isinstance(values, Tensor | np.ndarray | np.generic):
-            raise TypeError(f"it gave {described(values)} instead of an array")
-        values = torch.as_tensor(values)
-        # counts and truth values are ranked like numbers
-        return values.to(points.device) if values.is_floating_point() else values.to(points)
-
-    def _per_point(self, values: Tensor, points: Tensor) -> Tensor:
-        if values.shape == points.shape[:-1]:
-            return values[..., None]
-        if values.shape[:-1] != points.shape[:-1]:
-            raise ValueError(
-                f"{self.name}: the function turned points of shape {tuple(points.shape)} into {tuple(values.shape)}; "
-                f"it must map (..., D) to (...) or (..., K)"
-            )
-        return values
 
 
 def _require_pair(prerank: object, i: int, j: int, targets: int) -> None:
@@ -366,59 +234,15 @@ def _require_pair(prerank: object, i: int, j: int, targets: int) -> None:
 
 def _variance(points: Tensor) -> Tensor:
     """Variance over targets, divisor D, exactly zero where all targets are equal."""
-    if has_kernels(points):
-        return _spread_by_kernel(points, 0)
+    if fused := kernel_for(SPREAD, points):
+        return fused(points, 0)
     # Centred on the first target first, so that a constant vector has variance zero and not rounding noise.
     shifted = points - points[..., :1]
     return (shifted - shifted.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)
 
 
-def _spread_by_kernel(points: Tensor, lag: int) -> Tensor:
-    from prerank.calibration.points_kernel import Spread
-
-    flat = points.reshape(-1, points.shape[-1]).contiguous()
-    return Spread.apply(flat, lag).reshape(*points.shape[:-1], 1)
-
-
-def principal_directions(covariance: Tensor) -> Tensor:
-    """Eigenvectors in columns, largest eigenvalue first, signs fixed: (..., D, D) -> (..., D, D).
-
-    An eigenvector's sign is arbitrary and flips the PIT, so its largest entry is made positive: the first of those that
-    are as large up to rounding, or rounding would choose the sign of (1, -1) afresh for every case.
-    """
-    if jacobi.available(covariance) and not covariance.requires_grad:
-        vectors = jacobi.eigenvectors(covariance).flip(-1)
-    else:
-        wide = covariance.double()
-        unit = power_of_two_above(wide.detach().abs().amax((-2, -1), keepdim=True))
-        if not unit.isfinite().all():
-            bad = int((~unit.isfinite()).sum())
-            raise ValueError(
-                f"the covariance is not finite in {bad} of {unit.numel()} cases, so it has no principal directions; "
-                "leave PCA() out, or take out values that are too large to be squared"
-            )
-        # in a unit that neither overflows nor vanishes, and in parts: the GPU's library fails on a hundred thousand
-        parts = (wide / unit).reshape(-1, *covariance.shape[-2:]).split(1 << 14)
-        vectors = torch.cat([torch.linalg.eigh(part).eigenvectors for part in parts])
-        vectors = vectors.reshape(covariance.shape).flip(-1).to(covariance.dtype)
-    size = vectors.abs()
-    largest = (size >= (1 - 1e-5) * size.amax(-2, keepdim=True)).to(torch.uint8).argmax(-2, keepdim=True)
-    return vectors * torch.where(vectors.gather(-2, largest) < 0, -1.0, 1.0)
-
-
-def log_density(law: Distribution, points: Tensor) -> Tensor:
-    """Log density of points (..., N, P, D) under any distribution with batch shape (..., N)."""
-    if isinstance(law, MultivariateNormal):  # torch's own triangular solve rounds equal points by their position
-        one = law.loc.new_zeros(*law.batch_shape, 1)
-        law = GaussianMixture(one, law.loc[..., None, :], law.scale_tril[..., None, :, :])
-    if isinstance(law, GaussianMixture):
-        return law.log_density(points)
-    try:
-        return law.log_prob(points.movedim(-2, 0)).movedim(0, -1)
-    except NotImplementedError:
-        raise TypeError(
-            f"HDR() needs log_prob, which {type(law).__name__} does not have; pass its draws as an Ensemble instead"
-        ) from None
+def _of_one_number(learnt: Learnt) -> PointwiseProjection:
+    return PointwiseProjection(lambda points: learnt.function(points)[..., None], (learnt.name,), learnt.note)
 
 
 def paper_preranks(n_targets: int) -> tuple[PreRank, ...]:
@@ -431,3 +255,30 @@ def paper_preranks(n_targets: int) -> tuple[PreRank, ...]:
         return (Marginal(), HDR())
     dependence: PreRank = Dependency() if n_targets > 2 else Contrast()
     return (Marginal(), Location(), Scale(), dependence, PCA(), HDR(), Copula())
+
+
+def listed_preranks(preranks: Any, n_targets: int | None = None) -> list[PreRank]:
+    """One pre-rank or several as a list, those of the paper for None; names, classes and functions are refused."""
+    if preranks is None and n_targets is not None:
+        return list(paper_preranks(n_targets))
+    if isinstance(preranks, str | type) or hasattr(preranks, "given") or not isinstance(preranks, Iterable):
+        items = [preranks]
+    else:
+        items = list(preranks)
+    if not items:
+        raise ValueError("no pre-rank given; pass one, or several as a list")
+    for item in items:
+        if isinstance(item, type):
+            raise TypeError(f"{item.__name__} is a class; pass {item.__name__}()")
+        if not hasattr(item, "given"):
+            raise TypeError(
+                f"{item!r} is not a pre-rank; pass a value such as Location() or PCA(), or wrap f as Custom(f)"
+            )
+    names = [item.name for item in items]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"two pre-ranks are called {twice!r}, so their results could not be told apart; "
+            "give one another name, such as Dependency(lag=2, name='dependency at lag 2')"
+        )
+    return items

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.intervals import Intervals
+from prerank.wording import shape_in_words
 
 FEW_TIES = (
     1e-3  # share of tied points up to which the null distribution is that of ranks without ties: rounding makes some
@@ -60,7 +61,7 @@ class PreRankPIT:
         return replace(self, observed=self.observed.select(cases, -2), points=points)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ProjectedPIT:
     """PITs of one or several pre-ranks, and all that a test needs to know about them.
 
@@ -76,6 +77,11 @@ class ProjectedPIT:
     parts: tuple[PreRankPIT, ...]
     case_ids: Tensor
     pick: Tensor | None = None
+
+    def __repr__(self) -> str:
+        said = [part.prerank if len(part.names) == 1 else f"{part.prerank} ({len(part.names)})" for part in self.parts]
+        axes = shape_in_words(tuple(self.lead), case=self.n_cases, projection=len(self.names))
+        return f"ProjectedPIT({axes}: {', '.join(said)})"
 
     @staticmethod
     def of_values(
@@ -112,6 +118,22 @@ class ProjectedPIT:
                 pick[..., cases, :] = pit.pick
         assert joined is not None
         return ProjectedPIT(tuple(whole.part() for whole in joined), case_ids, pick)
+
+    @staticmethod
+    def of_unequal_cases(pits: "Sequence[tuple[Tensor, ProjectedPIT]]", case_ids: Tensor) -> "ProjectedPIT":
+        """One result from those of sets of cases (numbers of cases) with points, more in some sets than in others.
+
+        Points that a case lacks have rank 0 and are never picked.
+        """
+        n_cases = len(case_ids)
+        groups = range(len(pits[0][1].parts))
+        parts = tuple(_unequal([(cases, pit.parts[g]) for cases, pit in pits], n_cases) for g in groups)
+        pick = torch.zeros(n_cases, _most_points([pit.parts[0] for _, pit in pits]), dtype=torch.float64)
+        pick = pick.to(case_ids.device)
+        for cases, pit in pits:
+            count = _most_points([pit.parts[0]])
+            pick[cases, :count] = 1.0 / count if pit.pick is None else pit.pick.double()
+        return ProjectedPIT(parts, case_ids, pick)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -252,6 +274,41 @@ class _Joined:
 
     def part(self) -> PreRankPIT:
         return replace(self.first, observed=self.observed, points=self.points, tied=self.tied, ties=self.ties)
+
+
+def _most_points(parts: Sequence[PreRankPIT]) -> int:
+    return max(part.points.lower.shape[-2] for part in parts if part.points is not None)
+
+
+def _unequal(found: list[tuple[Tensor, PreRankPIT]], n_cases: int) -> PreRankPIT:
+    """One pre-rank's PITs of all cases, from sets of cases with more or fewer points."""
+    parts = [part for _, part in found]
+    first = max(parts, key=lambda part: part.observed.lower.shape[-2])  # its notes speak for most cases
+    assert first.points is not None
+    shape = (n_cases, _most_points(parts), len(first.names))
+    lower = torch.zeros(shape, dtype=first.points.lower.dtype, device=first.points.lower.device)
+    upper = torch.zeros_like(lower)
+    ends = torch.zeros(2, n_cases, len(first.names), dtype=torch.float64, device=lower.device)
+    unit = torch.ones(n_cases, dtype=torch.long, device=lower.device)
+    tied, ties = torch.zeros_like(first.tied), torch.zeros_like(first.ties)
+    for cases, part in found:
+        assert part.points is not None
+        size = part.points.lower.shape[-2]
+        lower[cases, :size], upper[cases, :size] = part.points.lower, part.points.upper
+        ends[0, cases], ends[1, cases] = part.observed.bounds()
+        unit[cases] = part.points.unit if isinstance(part.points.unit, int) else part.points.unit.to(unit)
+        tied += part.tied * (len(cases) / n_cases)
+        ties += part.ties * (len(cases) / n_cases)
+    counts = [_most_points([part]) - 1 for part in parts]
+    return replace(
+        first,
+        observed=Intervals(ends[0], ends[1]),
+        method=first.method.replace(f"{first.n_members} members", f"{min(counts)} to {max(counts)} members"),
+        tied=tied,
+        ties=ties,
+        n_members=None,
+        points=Intervals(lower, upper, 1 if bool((unit == 1).all()) else unit),
+    )
 
 
 def _space(intervals: Intervals, axis: int, n_cases: int) -> Intervals:

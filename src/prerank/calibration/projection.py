@@ -7,8 +7,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from prerank.forecast.elementwise import blocks
-from prerank.gpu import has_kernels
+from prerank.forecast import blocks
+from prerank.kernels import PROJECTIONS, kernel_for
 
 
 class Projection(Protocol):
@@ -77,15 +77,9 @@ def _target_by_target(points: Tensor, directions: Tensor) -> Tensor:
 
 def _product(points: Tensor, directions: Tensor) -> Tensor:
     """Points (..., N, P, D) times directions (..., N or 1, D, K)."""
-    lead = directions.shape[:-2]
-    in_blocks = lead.numel() == 1 or lead in (points.shape[:-2], (*points.shape[:-3], 1))
-    if not has_kernels(points) or directions.requires_grad or not in_blocks:
-        return points @ directions
-    from prerank.calibration.points_kernel import Project
-
-    flat = points.reshape(-1, points.shape[-1]).contiguous()
-    projected = Project.apply(flat, directions.reshape(-1, *directions.shape[-2:]).contiguous())
-    return projected.reshape(*points.shape[:-1], directions.shape[-1])
+    if fused := kernel_for(PROJECTIONS, points, directions, fixed=(directions,)):
+        return fused(points, directions)
+    return points @ directions
 
 
 @dataclass(frozen=True, eq=False)

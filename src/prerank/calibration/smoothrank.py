@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.projection import Projection
-from prerank.forecast import Ensemble
-from prerank.gpu import has_kernels
+from prerank.forecast import Ensemble, as_observations
+from prerank.kernels import SMOOTH_RANK, kernel_for
 
 
 @dataclass(frozen=True)
@@ -22,17 +22,15 @@ class SmoothRank:
 
 
 def smooth_pit(
-    projection: Projection, draws: Ensemble, y: Tensor, how: SmoothRank, scale: Tensor | None = None
+    y: Tensor, draws: Ensemble, projection: Projection, how: SmoothRank, scale: Tensor | None = None
 ) -> Tensor:
     """Smooth PIT (..., N, K) of y among weighted draws under a projection; `scale` (..., N, 1, K) may be held fixed."""
+    y = as_observations(y)
     # projected together: one pass over what the projection learnt, instead of one for a single point and one for the rest
     points = torch.cat([y[..., None, :].expand(*draws.members.shape[:-2], 1, -1), draws.members], -2)
     projected = projection(points)
-    fits = projected.shape[-2] <= 257 and (draws.weights is None or has_kernels(draws.weights))
-    if scale is None and fits and has_kernels(projected):
-        from prerank.calibration.smoothrank_kernel import smooth_rank
-
-        return smooth_rank(projected, draws.weights, how.temperature, how.relative)
+    if scale is None and (fused := kernel_for(SMOOTH_RANK, projected, draws.weights, members=draws.n_members)):
+        return fused(projected, draws.weights, how.temperature, how.relative)
     t, members = projected.split([1, draws.n_members], -2)
     if how.relative and scale is None:
         scale = spread(members, draws.probabilities[..., None])

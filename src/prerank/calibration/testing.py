@@ -1,4 +1,4 @@
-"""Tests of calibration: is the PCE larger than chance makes it?"""
+"""Tests of calibration: is the PCE larger than expected under calibration?"""
 
 import math
 from typing import NamedTuple
@@ -25,16 +25,16 @@ _STEPS = 1 << 20  # in which ties between groups are broken
 class PCETest(NamedTuple):
     """One entry per pre-rank (group of projections), (..., G) each; the statistic is the mean PCE of its projections.
 
-    `null_level` is the PCE expected under calibration. `corrected_p_value` accounts for all groups together (min-p over the
-    same replicates); the smallest one is the p-value of the whole. `p_value_error` is the Monte Carlo standard error of
+    `null_level` is the PCE expected under calibration. `corrected_p_value` is adjusted for testing all groups (min-p over
+    the same replicates); the smallest one is the p-value of the whole. `p_value_error` is the Monte Carlo standard error of
     `p_value`, which comes from the replicates. `maximum_p_value` is that of the largest standardised deviation of any
-    reliability curve of the group, and `band_width` the half-width of the 95 % band for those curves in units of `spread`
-    (..., J, K), their standard deviation under calibration.
+    reliability curve of the group, and `band_width` the half-width of the 95 % consistency band of those curves, in units
+    of `spread` (..., J, K), their standard deviation under calibration.
 
-    Of each projection, (..., K): `projection_pce`, its `expected` value under calibration, `projection_p_value` (corrected
-    over the projections of its pre-rank), and `projection_power`, the power that a 5 % test of it would have at this N
+    Of each projection, (..., K): `projection_pce`, its `expected` value under calibration, `projection_p_value` (adjusted
+    for the projections of its pre-rank), and `projection_power`, the power that a 5 % test of it would have at this N
     against observations picked with a probability linear in their rank, from 0.5 to 1.5 (NaN where it is not known).
-    `attainable` (...) is the smallest corrected p-value that these data and replicates could have given, and `replicates`
+    `attainable` (...) is the smallest adjusted p-value that these data and replicates could have given, and `replicates`
     (B, ..., G) are the statistics of the replicates.
     """
 
@@ -188,7 +188,7 @@ def _group_maxima(values: Tensor, sizes: list[int]) -> Tensor:
 
 
 def _within_groups(together: Tensor, sizes: list[int]) -> Tensor:
-    """p-values of projections, corrected over those of their own pre-rank: (B + 1, ..., K) -> (..., K)."""
+    """p-values of projections, adjusted for those of their own pre-rank: (B + 1, ..., K) -> (..., K)."""
     found = []
     for part in together.split(sizes, -1):
         strength = resolved(exceedance(part), part)
@@ -209,7 +209,7 @@ def exceedance(together: Tensor) -> Tensor:
 def resolved(p_values: Tensor, together: Tensor) -> Tensor:
     """p-values in units of 1 / (B + 1), ties among groups broken by how far the statistic lies from its mean.
 
-    G groups have G rows with the smallest p-value that B replicates allow. Left tied, they would share a corrected
+    G groups have G rows with the smallest p-value that B replicates allow. Left tied, they would share an adjusted
     p-value of up to G / (B + 1), and no test over many groups could ever reject. The tie-break treats all rows alike,
     so the test stays exact.
     """

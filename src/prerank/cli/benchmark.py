@@ -10,13 +10,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from prerank.cli.device import device_called
+from prerank.wording import counted
 
 if TYPE_CHECKING:
-    from prerank.studies.benchmark.run import Executor, State, Summary
+    from prerank.studies.benchmark import Executor, State, Summary
 
 
 class Protocol(StrEnum):
-    """How models are trained; each is judged in both ways."""
+    """How models are trained; each is evaluated in both ways."""
 
     EXACT = "exact"
     AS_PUBLISHED = "as-published"
@@ -37,7 +38,7 @@ QUICK_EPOCHS, QUICK_REPLICATES = 5, 99
 
 def benchmark(
     datasets: Annotated[
-        list[str] | None, typer.Option(help="Names, by commas or repeated.", show_default="all at hand")
+        list[str] | None, typer.Option(help="Names, by commas or repeated.", show_default="all available locally")
     ] = None,
     preranks: Annotated[
         list[str] | None, typer.Option(help="Pre-ranks to penalise.", show_default="the paper's seven")
@@ -47,7 +48,7 @@ def benchmark(
         list[str] | None, typer.Option(help="Seeds of split and model.", show_default="0,42,866,12,4")
     ] = None,
     protocol: Annotated[
-        Protocol, typer.Option(help="How to train; all are judged both ways. None: baselines alone.")
+        Protocol, typer.Option(help="How to train; all are evaluated both ways. None: baselines alone.")
     ] = Protocol.BOTH,
     device: Annotated[str, typer.Option(help="Where to compute, such as cpu or cuda.")] = "cpu",
     out: Annotated[Path, typer.Option(help="Folder of the results; an interrupted run is resumed there.")] = Path(
@@ -75,7 +76,8 @@ def benchmark(
     replicates: Annotated[
         int | None, typer.Option(min=19, help="Replicates of a test.", show_default="999; quick: 99")
     ] = None,
-    judged_rows: Annotated[int, typer.Option(min=2, help="Validation and test rows to judge by, at most.")] = 20_000,
+    eval_rows: Annotated[int, typer.Option(min=2, help="Validation and test rows to evaluate on, at most.")] = 20_000,
+    judged_rows: Annotated[int | None, typer.Option(hidden=True)] = None,
     checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Time between checkpoints.")] = 60.0,
     accept_licence: Annotated[
         bool, typer.Option("--accept-licence", help="Accept the MEPS data use agreement.")
@@ -83,11 +85,11 @@ def benchmark(
     quick: Annotated[bool, typer.Option("--quick", help="A trial in under a minute: one embedded dataset.")] = False,
 ) -> None:
     """Run the paper's experiments: every dataset by pre-rank by strength by seed. Killed, it resumes where it was."""
-    from prerank.studies.benchmark.plan import AS_PUBLISHED, EXACT, Grid  # torch loads slowly
-    from prerank.studies.benchmark.run import run_benchmark
-    from prerank.studies.benchmark.work import Settings
-    from prerank.studies.tables import require_folder
+    from prerank.studies import require_folder
+    from prerank.studies.benchmark import AS_PUBLISHED, EXACT, Grid, Settings, run_benchmark  # torch loads slowly
 
+    if judged_rows is not None:
+        raise ValueError(f"--judged-rows is called --eval-rows; give --eval-rows {judged_rows}")
     console = Console()
     names = {
         Protocol.EXACT: (EXACT,),
@@ -104,7 +106,7 @@ def benchmark(
         }
         chosen = (QUICK if quick else {}) | {name: value for name, value in asked.items() if value}
         if "datasets" not in chosen:
-            chosen["datasets"] = at_hand(accept_licence)
+            chosen["datasets"] = available_locally(accept_licence)
         grid = Grid(**chosen, protocols=names[protocol], joint=joint)  # type: ignore[arg-type]
         settings = Settings(
             device,
@@ -112,7 +114,7 @@ def benchmark(
             max_epochs=max_epochs or (QUICK_EPOCHS if quick else 5000),
             checkpoint_seconds=checkpoint_seconds,
             accept_licence=accept_licence,
-            judged_rows=judged_rows,
+            eval_rows=eval_rows,
         )
         where = _executor(executor, scheduler, workers, device)
         show = _Progress(console)
@@ -135,7 +137,7 @@ def benchmark(
 
 
 def _executor(name: ExecutorName, scheduler: str | None, workers: int | None, device: str) -> "Executor":
-    from prerank.studies.benchmark.run import InTurn, OnDask
+    from prerank.studies.benchmark import InTurn, OnDask
 
     if name is ExecutorName.DASK:
         if scheduler is not None and workers is not None:
@@ -159,10 +161,9 @@ def _items(option: str, given: list[str] | None, kind: Callable[[str], object]) 
         raise ValueError(f"{option} {','.join(given or ())} cannot be read: {error}") from None
 
 
-def at_hand(accept_licence: bool) -> tuple[str, ...]:
+def available_locally(accept_licence: bool) -> tuple[str, ...]:
     """The paper's datasets that need no download, smallest first, without those whose agreement is not accepted."""
-    from prerank.data import PAPER_DATASETS
-    from prerank.data.sources import Elsewhere, locate
+    from prerank.data import PAPER_DATASETS, Elsewhere, locate
 
     found = [
         entry
@@ -171,7 +172,7 @@ def at_hand(accept_licence: bool) -> tuple[str, ...]:
     ]
     if not found:
         raise ValueError(
-            "none of the paper's datasets is at hand: set PRERANK_DATA, run `prerank datasets fetch NAME`, "
+            "none of the paper's datasets is available locally: set PRERANK_DATA, run `prerank datasets fetch NAME`, "
             "name some with --datasets (they are downloaded), or try --quick"
         )
     return tuple(entry.name for entry in sorted(found, key=lambda entry: entry.n_rows))
@@ -181,8 +182,8 @@ def _tell(console: Console, summary: "Summary", out: Path) -> None:
     def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)
 
-    done = f"{_count(summary.finished, 'fleet')} finished" if summary.finished or not summary.before else ""
-    before = f"{_count(summary.before, 'fleet')} of earlier runs kept" if summary.before else ""
+    done = f"{counted(summary.finished, 'fleet')} finished" if summary.finished or not summary.before else ""
+    before = f"{counted(summary.before, 'fleet')} of earlier runs kept" if summary.before else ""
     if not done and not summary.failed:
         done = "Nothing left to do"
     say(f"{', '.join(filter(None, (done, before)))}. Results in {escape(str(out))}.")
@@ -192,10 +193,6 @@ def _tell(console: Console, summary: "Summary", out: Path) -> None:
         say("A fleet that failed is tried again by the same command.")
     else:
         say(f"Tables and figures: prerank report {escape(str(out))}")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 class _Progress:
@@ -240,7 +237,7 @@ class _Progress:
         if not self.console.is_terminal and state.last is not None:
             word = "failed" if state.last in state.failed else "done"
             taken = _duration(state.marks[-1] - state.marks[-2])
-            told = (f"{state.last.name} {word} after {taken}; {ended} of {_count(total, 'fleet')}", _left(state))
+            told = (f"{state.last.name} {word} after {taken}; {ended} of {counted(total, 'fleet')}", _left(state))
             self._line(", ".join(filter(None, told)))
 
     def _timing(self, left: list[str]) -> None:
@@ -267,7 +264,7 @@ class _Progress:
             self.bar.update(self.whole, note=_left(self.state))
 
     def stop(self) -> None:
-        self.bar.update(self.part, completed=self.n_models, note="models, judging")
+        self.bar.update(self.part, completed=self.n_models, note="models, evaluating")
 
 
 def _left(state: "State") -> str:

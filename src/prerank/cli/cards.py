@@ -5,13 +5,22 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from prerank.data import BUILTIN, PAPER_DATASETS, PAPER_SPLIT, Table, pair_counts
-from prerank.data.catalogue import Dataset
-from prerank.data.loading import extra_datasets
-from prerank.data.mirror import MirrorEntry
-from prerank.data.sources import Cached, CleanedHere, Location, RawHere, locate
-from prerank.reporting.pairplot import pair_plot
-from prerank.reporting.style import new_figure, quiet_style, save_figure
+from prerank.data import (
+    BUILTIN,
+    PAPER_DATASETS,
+    PAPER_SPLIT,
+    Cached,
+    CleanedHere,
+    Dataset,
+    Location,
+    MirrorEntry,
+    RawHere,
+    Table,
+    extra_datasets,
+    locate,
+    pair_counts,
+)
+from prerank.reporting import new_figure, pair_plot, quiet_style, save_figure
 
 
 def overview() -> Grid:

@@ -25,7 +25,7 @@ def datasets(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     from prerank.cli.cards import overview  # pandas loads slowly
-    from prerank.data.sources import cache_folder
+    from prerank.data import cache_folder
 
     console = Console()
     console.print(overview())

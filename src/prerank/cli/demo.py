@@ -9,71 +9,75 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from prerank.diagnosis import Check
-    from prerank.studies.demonstration import Judged
+    from prerank.studies import Evaluated
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("prerank-demo"),
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     n_train: Annotated[int, typer.Option("--rows", help="Rows to train on.", min=50)] = 3000,
-    n_test: Annotated[int, typer.Option("--fresh", help="Fresh rows to judge by.", min=50)] = 2000,
+    n_test: Annotated[int, typer.Option("--fresh", help="Held-out rows to evaluate on.", min=50)] = 2000,
 ) -> None:
     """Train with and without a penalty where the truth is known: tables here, a figure on disk."""
-    from prerank.reporting.style import save_figure
-    from prerank.reporting.tables import terminal_table
-    from prerank.studies.demonstration import PENALISED, STRENGTHS, demonstrate, figure  # the estimator loads slowly
-    from prerank.studies.draws import single_threaded_operations
-    from prerank.studies.tables import require_folder
+    from prerank.reporting import save_figure, terminal_table
+    from prerank.studies import (  # the estimator loads slowly
+        PENALISED,
+        STRENGTHS,
+        demonstrate,
+        demonstration_picture,
+        require_folder,
+        single_threaded_operations,
+    )
 
     require_folder(out)
     console = Console()
     console.print(
-        "[bold]Two targets whose true law is known.[/bold] It has two humps, and its spread moves with the\n"
-        "features. The model is one Gaussian: it cannot be right, but it can be better calibrated.\n"
-        f"{n_train:,} rows to train on, {n_test:,} fresh ones to judge by.\n"
+        "[bold]Two targets whose true distribution is known.[/bold] It has two modes, and its spread moves with\n"
+        "the features. The model is one Gaussian: misspecified, but it can be better calibrated.\n"
+        f"{n_train:,} rows to train on, {n_test:,} held-out ones to evaluate on.\n"
     )
     with single_threaded_operations():
         shown = demonstrate(n_train, n_test, seed, verbose=console.is_terminal)
     scores = [[item.name, f"{item.energy_score:.3f}", f"{item.nll:.3f}"] for item in shown.forecasts]
     console.print(terminal_table(("forecast", "energy score", "NLL"), scores), "")
-    console.print(terminal_table(*_errors(shown.forecasts), title="[bold]PCE[/bold], and the p-value of each"), "")
+    console.print(terminal_table(*_errors(shown.forecasts), title="[bold]PCE[/bold] and adjusted p-value of each"), "")
     tried = ", ".join(f"{strength:g}" for strength in STRENGTHS)
     console.print(
-        "chance: the PCE of a perfectly calibrated forecast on so many cases. p: corrected for looking\n"
-        f"at every pre-rank; below 0.05 speaks against calibration. Strength {shown.strength:g} of {tried} was\n"
-        f"chosen on validation rows for the penalty on {', '.join(item.name for item in PENALISED)}.\n",
+        "expected: the PCE expected under calibration with so many cases. p: adjusted for testing every\n"
+        f"pre-rank; at most 0.05 is evidence of miscalibration. Strength {shown.strength:g} of {tried} was chosen\n"
+        f"on validation rows for the penalty on {', '.join(item.name for item in PENALISED)}.\n",
         highlight=False,
     )
     for item, style in zip(shown.forecasts, ("dark_orange", "blue", "green"), strict=True):
         console.print(f"[{style}]{item.name}[/{style}]: {_summary(item.check)}", highlight=False)
     before, after = shown.plain.energy_score, shown.penalised.energy_score
     console.print(f"\nThe price of the penalty: {100 * (after / before - 1):+.1f} % energy score.", highlight=False)
-    for file in save_figure(figure(shown), out / "demonstration"):
+    for file in save_figure(demonstration_picture(shown), out / "demonstration"):
         console.print(f"figure: {file}", highlight=False)
 
 
-def _errors(forecasts: Sequence["Judged"]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the table of PCEs: a row per pre-rank, PCE and p-value of each forecast."""
-    from prerank.reporting.tables import p_text
+def _errors(forecasts: Sequence["Evaluated"]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the table of PCEs: a row per pre-rank, PCE and adjusted p-value of each forecast."""
+    from prerank.reporting import p_text
 
-    columns = ["pre-rank", "chance"]
+    columns = ["pre-rank", "expected"]
     for item in forecasts:
         columns += [item.name, "p"]
     rows = []
     for name, oracle in forecasts[-1].check.table.iterrows():
-        row = [str(name), f"{oracle['null level']:.3f}"]
+        row = [str(name), f"{oracle['expected PCE']:.3f}"]
         for item in forecasts:
             own = item.check.table.loc[str(name)].to_dict()
-            row += [f"{own['PCE']:.3f}", p_text(own["corrected p-value"])]
+            row += [f"{own['PCE']:.3f}", p_text(own["adjusted p-value"])]
         rows.append(row)
     return columns, rows
 
 
 def _summary(result: "Check") -> str:
-    """Which pre-ranks speak against a forecast, in a sentence."""
-    from prerank.reporting.tables import p_text
+    """Under which pre-ranks a forecast is miscalibrated, in a sentence."""
+    from prerank.reporting import p_text
 
-    against = [str(name) for name, row in result.table.iterrows() if row["corrected p-value"] <= 0.05]
+    against = [str(name) for name, row in result.table.iterrows() if row["adjusted p-value"] <= 0.05]
     if not against:
-        return f"nothing speaks against calibration (smallest p {p_text(result.p_value)})"
-    return f"not calibrated in the sense of {', '.join(against)}"
+        return f"no evidence against calibration (smallest adjusted p-value {p_text(result.p_value)})"
+    return f"miscalibrated under {', '.join(against)}"

@@ -40,7 +40,7 @@ def simulate(
 ) -> None:
     """Which pre-rank sees which mistake: the paper's simulations, their power, and its opening figure."""
     from prerank.cli.study import marginal_study, power_study, simulation_called, simulation_study  # torch is slow
-    from prerank.studies.tables import require_folder
+    from prerank.studies import require_folder
 
     console = Console()
     require_folder(out)

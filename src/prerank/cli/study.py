@@ -10,16 +10,30 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from prerank.reporting.style import save_figure
-from prerank.studies.claims import PAPER_CLAIMS, claims_markdown, judge
-from prerank.studies.figures import needed_figure, power_figure, simulation_figure
-from prerank.studies.marginal import run_marginal
-from prerank.studies.marginal_figure import marginal_figure
-from prerank.studies.power import FULL, QUICK, cases_needed, run_power
-from prerank.studies.recommend import recommendations, sentences
-from prerank.studies.scenarios import Simulation, gaussian_field, gaussian_vector
-from prerank.studies.simulation import AS_PUBLISHED, EXACT, run_simulation
-from prerank.studies.tables import write_table
+from prerank.reporting import save_figure
+from prerank.studies import (
+    AS_PUBLISHED,
+    EXACT,
+    FULL_POWER,
+    PAPER_CLAIMS,
+    QUICK_POWER,
+    Simulation,
+    cases_needed,
+    claims_markdown,
+    gaussian_field,
+    gaussian_vector,
+    judge_claims,
+    marginal_figure,
+    needed_figure,
+    power_figure,
+    recommendation_sentences,
+    recommendations,
+    run_marginal,
+    run_power,
+    run_simulation,
+    simulation_figure,
+    write_table,
+)
 from prerank.writing import whole_file
 
 Report = Callable[[int, int], None]
@@ -50,7 +64,7 @@ def power_study(
     out: Path, cases: int | None, members: int, seed: int, device: torch.device, full: bool, console: Console
 ) -> list[Path]:
     """How many cases each pre-rank needs; prints the advice, returns the files written."""
-    design = FULL if full else QUICK
+    design = FULL_POWER if full else QUICK_POWER
     if cases is not None:
         sizes = tuple(size for size in design.sizes if size <= cases)
         if not sizes:
@@ -65,7 +79,7 @@ def power_study(
         figures[f"power-{simulation.name}"] = power_figure(part, simulation.title)
         figures[f"cases-needed-{simulation.name}"] = needed_figure(part, simulation.title)
     power = pd.concat(parts, ignore_index=True)
-    judged, advice = judge(PAPER_CLAIMS, power), recommendations(power)
+    judged, advice = judge_claims(PAPER_CLAIMS, power), recommendations(power)
     needed = {
         f"cases-needed-{name}": cases_needed(part).reset_index()
         for name, part in power.groupby("simulation", sort=False)
@@ -74,7 +88,7 @@ def power_study(
     markdown = out / "claims.md"
     with whole_file(markdown) as partial:
         partial.write_text(claims_markdown(judged), encoding="utf-8")
-    for sentence in sentences(advice):
+    for sentence in recommendation_sentences(advice):
         console.print(sentence, highlight=False)
     return [*files, markdown]
 

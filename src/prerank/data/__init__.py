@@ -15,14 +15,26 @@ from prerank.data.errors import (
     DownloadError,
     IntegrityError,
     LicenceError,
-    NotAtHandError,
+    NotLocalError,
     StorageError,
 )
 from prerank.data.formats import Arff, Csv, Feather, Parquet
-from prerank.data.loading import fetch, load, load_file
+from prerank.data.loading import extra_datasets, fetch, load, load_file
+from prerank.data.lock import locked
+from prerank.data.mirror import MirrorEntry
 from prerank.data.pairs import PairCounts, pair_counts
-from prerank.data.sources import GITHUB, Upstream
-from prerank.data.split import (
+from prerank.data.sources import (
+    GITHUB,
+    Cached,
+    CleanedHere,
+    Elsewhere,
+    Location,
+    RawHere,
+    Upstream,
+    cache_folder,
+    locate,
+)
+from prerank.data.splitting import (
     PAPER_SEEDS,
     PAPER_SPLIT,
     Part,
@@ -36,6 +48,7 @@ from prerank.data.split import (
 from prerank.data.standardise import Standardiser
 from prerank.data.synthetic import Bimodal, ClaytonDependent, Heteroscedastic
 from prerank.data.table import Card, Table
+from prerank.data.variation import require_variation
 
 __all__ = [
     "BUILTIN",
@@ -45,23 +58,29 @@ __all__ = [
     "PAPER_SPLIT",
     "Arff",
     "Bimodal",
+    "Cached",
     "Card",
     "ClaytonDependent",
     "ClaytonExponential",
+    "CleanedHere",
     "Csv",
     "DataError",
     "Dataset",
     "Diabetes",
     "DownloadError",
+    "Elsewhere",
     "Feather",
     "Heteroscedastic",
     "IntegrityError",
     "LicenceError",
-    "NotAtHandError",
+    "Location",
+    "MirrorEntry",
+    "NotLocalError",
     "PairCounts",
     "Parquet",
     "Part",
     "Policy",
+    "RawHere",
     "Sizes",
     "Split",
     "SplitProtocol",
@@ -69,12 +88,17 @@ __all__ = [
     "StorageError",
     "Table",
     "Upstream",
+    "cache_folder",
     "dataset",
+    "extra_datasets",
     "fetch",
     "keyed_order",
     "load",
     "load_file",
+    "locate",
+    "locked",
     "pair_counts",
     "published_order",
+    "require_variation",
     "split",
 ]

@@ -58,14 +58,14 @@ class ClaytonExponential:
         margins = (-y / self.scale - np.log(self.scale)).sum(axis=-1)
         return np.where((y > 0).all(axis=-1), copula + margins, -np.inf)
 
-    def members(self, n_members: int, seed: int) -> Array:
+    def members(self, n_draws: int, seed: int) -> Array:
         """Exact draws (N, M, D), by the gamma frailty that generates the copula (Marshall and Olkin 1988)."""
         from prerank.randomness import key, uniform
 
         n_cases, n_targets = self.scale.shape
-        level = uniform(key(seed, "clayton frailty"), (n_cases, n_members, 1)).numpy()
+        level = uniform(key(seed, "clayton frailty"), (n_cases, n_draws, 1)).numpy()
         frailty = gammaincinv(1 / self.theta[:, None, None], level)
-        exponential = -np.log(uniform(key(seed, "clayton noise"), (n_cases, n_members, n_targets)).numpy())
+        exponential = -np.log(uniform(key(seed, "clayton noise"), (n_cases, n_draws, n_targets)).numpy())
         log_u = -np.log1p(exponential / frailty) / self.theta[:, None, None]
         return -self.scale[:, None] * np.log(-np.expm1(log_u))
 

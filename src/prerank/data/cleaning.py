@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from prerank.data.errors import DataError
+from prerank.data.variation import require_variation
 
 MOST_INTEGER_CATEGORIES = 10
 MOST_CATEGORIES = 20
@@ -55,7 +56,8 @@ def clean(features: pa.Table, targets: pa.Table) -> Cleaned:
         for name in table.column_names:
             _require_finite(name, table[name])
     for name in targets.column_names:
-        _require_variation(name, targets[name])
+        column = targets[name].to_numpy()[:, None]
+        require_variation(column, [name], "rows", "Leave it out of the targets.")
     return Cleaned(_one_hot(features), targets, tuple(log))
 
 
@@ -164,14 +166,6 @@ def _require_finite(name: str, column: pa.ChunkedArray) -> None:
         infinite = pc.sum(pc.is_inf(column)).as_py()
         if infinite:
             raise DataError(f"Column {name!r} holds {infinite:,} infinite values; remove these rows or cap the values.")
-
-
-def _require_variation(name: str, column: pa.ChunkedArray) -> None:
-    if pc.count_distinct(column).as_py() == 1:
-        raise DataError(
-            f"Target {name!r} is constant: {column[0].as_py()} in all {len(column):,} rows. "
-            "There is nothing to forecast; leave it out of the targets."
-        )
 
 
 def _one_hot(features: pa.Table) -> pa.Table:

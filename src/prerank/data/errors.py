@@ -21,5 +21,5 @@ class LicenceError(DataError):
     """A dataset asks every user to accept an agreement, and it was not accepted."""
 
 
-class NotAtHandError(DataError):
+class NotLocalError(DataError):
     """The dataset is neither in PRERANK_DATA nor in the cache, and downloading was not allowed."""

@@ -13,7 +13,7 @@ from prerank.data import builtin
 from prerank.data.catalogue import PAPER_DATASETS, Dataset, dataset
 from prerank.data.cleaning import Cleaned, clean
 from prerank.data.digest import GitBlob, verify
-from prerank.data.errors import DataError, IntegrityError, LicenceError, NotAtHandError
+from prerank.data.errors import DataError, IntegrityError, LicenceError, NotLocalError
 from prerank.data.formats import Format, format_of
 from prerank.data.mirror import MirrorEntry, entries, read_cleaned
 from prerank.data.selection import NamedColumns, Selection, select
@@ -67,7 +67,7 @@ def load(
         except IntegrityError:
             location.path.unlink(missing_ok=True)
     if not download:
-        raise NotAtHandError(
+        raise NotLocalError(
             f"{name!r} is neither in PRERANK_DATA nor in the cache. Allow the download (download=True), "
             f"or run `prerank datasets fetch {name}` first."
         )

@@ -1,4 +1,4 @@
-"""A folder with data at hand: cleaned Parquet files described by a manifest, or upstream's raw files.
+"""A folder with local data: cleaned Parquet files described by a manifest, or upstream's raw files.
 
 The manifest is a JSON object whose `datasets` maps a name to its `file`, `sha256`, `status`, `n_rows`, `n_features`,
 `n_targets`, `licence` and `notes`. In the Parquet files features are the columns `x:NAME`, targets `y:NAME`.

@@ -1,6 +1,6 @@
 """Where a dataset is: the folder in PRERANK_DATA, the user's cache, or upstream.
 
-`PRERANK_DATA` names a folder of data at hand (see `prerank.data.mirror`). The cache is `PRERANK_CACHE`, or the
+`PRERANK_DATA` names a folder of local data (see `prerank.data.mirror`). The cache is `PRERANK_CACHE`, or the
 platform's cache folder. Upstream is reached over HTTPS only.
 """
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from prerank.data.errors import DataError
+from prerank.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,15 +113,11 @@ class Table:
     def __repr__(self) -> str:
         targets = ", ".join(self.y_names[:6]) + (", ..." if self.n_targets > 6 else "")
         return (
-            f"Table {self.card.name!r}: {self.n_cases:,} cases, {_count(self.n_features, 'feature')}, "
-            f"{_count(self.n_targets, 'target')} ({targets})"
+            f"Table {self.card.name!r}: {counted(self.n_cases, 'case')}, {counted(self.n_features, 'feature')}, "
+            f"{counted(self.n_targets, 'target')} ({targets})"
         )
 
 
 def _floating(values: object) -> NDArray[np.floating]:
     array = np.asarray(values)
     return array if np.issubdtype(array.dtype, np.floating) else array.astype(np.float64)
-
-
-def _count(n: int, word: str) -> str:
-    return f"{n:,} {word}" if n == 1 else f"{n:,} {word}s"

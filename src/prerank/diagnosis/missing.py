@@ -1,14 +1,11 @@
 """PITs where members are missing: cases with equally many are ranked together."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from prerank.calibration import PreRank, ProjectedPIT, projected_pit
-from prerank.calibration.intervals import Intervals
-from prerank.calibration.projectedpit import PreRankPIT
 from prerank.forecast import Ensemble
 
 
@@ -42,9 +39,9 @@ def pit_of_present_members(
         weights = None if some.weights is None else some.weights.gather(1, kept)
         members = some.members.gather(1, kept[..., None].expand(-1, -1, ensemble.n_targets))
         pit = projected_pit(
-            preranks,
-            Ensemble(members, weights, some.reference),
             y[cases],
+            Ensemble(members, weights, some.reference),
+            preranks,
             observation_weights=None if observation_weights is None else observation_weights[cases],
             seed=seed,
             case_ids=case_ids[cases],
@@ -53,18 +50,7 @@ def pit_of_present_members(
         )
         found.append((cases, count, pit))
     _refuse_different_projections(found, ensemble.n_targets)
-    parts = tuple(_joined([pit.parts[g] for *_, pit in found], found, len(y)) for g in range(len(preranks)))
-    most = max(_n_points(pit) for *_, pit in found)
-    pick = torch.zeros(len(y), most, dtype=torch.float64, device=y.device)
-    for cases, _, pit in found:
-        pick[cases, : _n_points(pit)] = 1.0 / _n_points(pit) if pit.pick is None else pit.pick.double()
-    return ProjectedPIT(parts, case_ids, pick)
-
-
-def _n_points(pit: ProjectedPIT) -> int:
-    points = pit.parts[0].points
-    assert points is not None
-    return points.lower.shape[-2]
+    return ProjectedPIT.of_unequal_cases([(cases, pit) for cases, _, pit in found], case_ids)
 
 
 def _widths(found: list[tuple[Tensor, int, ProjectedPIT]]) -> list[set[int]]:
@@ -80,38 +66,3 @@ def _refuse_different_projections(found: list[tuple[Tensor, int, ProjectedPIT]],
             f"PCA finds {min(widths)} to {max(widths)} projections because cases have {min(sizes)} to {max(sizes)} "
             f"members; ask for PCA(n_components={min(*sizes, n_targets)})"
         )
-
-
-def _joined(parts: list[PreRankPIT], found: list[tuple[Tensor, int, ProjectedPIT]], n_cases: int) -> PreRankPIT:
-    """One pre-rank's PITs of all cases; points that a case lacks have rank 0 and are never picked."""
-    first = max(parts, key=lambda part: part.observed.lower.shape[-2])  # its notes speak for most cases
-    counts = [count for _, count, _ in found]
-    most = max(part.points.lower.shape[-2] for part in parts if part.points is not None)
-    n_projections = len(first.names)
-    like = first.points
-    assert like is not None
-    device = like.lower.device
-    lower = torch.zeros(n_cases, most, n_projections, dtype=like.lower.dtype, device=device)
-    upper = torch.zeros_like(lower)
-    ends = torch.zeros(2, n_cases, n_projections, dtype=torch.float64, device=device)
-    unit = torch.ones(n_cases, dtype=torch.long, device=device)
-    tied = torch.zeros_like(first.tied)
-    ties = torch.zeros_like(first.ties)
-    for (cases, _, _), part in zip(found, parts, strict=True):
-        assert part.points is not None
-        size = part.points.lower.shape[-2]
-        lower[cases, :size], upper[cases, :size] = part.points.lower, part.points.upper
-        ends[0, cases], ends[1, cases] = part.observed.bounds()
-        unit[cases] = part.points.unit if isinstance(part.points.unit, int) else part.points.unit.to(unit)
-        tied += part.tied * (len(cases) / n_cases)
-        ties += part.ties * (len(cases) / n_cases)
-    whole = bool((unit == 1).all())
-    return replace(
-        first,
-        observed=Intervals(ends[0], ends[1]),
-        method=first.method.replace(f"{first.n_members} members", f"{min(counts)} to {max(counts)} members"),
-        tied=tied,
-        ties=ties,
-        n_members=None,
-        points=Intervals(lower, upper, 1 if whole else unit),
-    )

@@ -7,16 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prerank.calibration import Contrast, Marginal, PreRank, SquaredDifference, paper_preranks
-from prerank.calibration.inputs import checked_case_ids, label_array, listed_preranks
+from prerank.calibration import Contrast, Marginal, PreRank, SquaredDifference, checked_case_ids, label_array
 from prerank.diagnosis.preparation import Prepared
-from prerank.forecast import Ensemble, as_tensor
-from prerank.forecast.alignment import labels_of, positions
-
-
-def chosen_preranks(preranks: Sequence[PreRank] | PreRank | None, n_targets: int) -> list[PreRank]:
-    """The pre-ranks asked for, or those of the paper."""
-    return list(paper_preranks(n_targets)) if preranks is None else listed_preranks(preranks)
+from prerank.forecast import Ensemble, as_tensor, labels_of, positions
 
 
 def projection_names(preranks: Sequence[PreRank], targets: Sequence[str]) -> dict[str, list[str]]:

@@ -1,5 +1,6 @@
 """Getting a forecast and its observations ready: missing values, units, and cases with fewer members than others."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -7,13 +8,23 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
-from prerank.calibration.inputs import refuse_bad_law, refuse_outside_support
+from prerank.calibration import PreRank, needs_of
 from prerank.diagnosis.units import rescale
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, require_vector_distribution
-from prerank.forecast.alignment import Axes, Labels
-from prerank.forecast.fills import refuse_fill_values
-from prerank.forecast.layout import Inputs, observations_and_forecast
-from prerank.forecast.precision import in_one_precision
+from prerank.forecast import (
+    Axes,
+    Ensemble,
+    Forecast,
+    GaussianMixture,
+    Inputs,
+    Labels,
+    in_one_precision,
+    observations_and_forecast,
+    refuse_fill_values,
+    refuse_outside_support,
+    require_fitting,
+    require_parameters,
+    require_vector_distribution,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,23 +44,23 @@ class Prepared:
     n_given: int = 0
 
 
-def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, density: bool = False) -> Prepared:
+def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, preranks: Callable[[int], list[PreRank]]) -> Prepared:
     """Convert, align, drop missing observations, note missing members, bring targets to comparable units.
 
-    `density` says that a pre-rank asks for the density of the observation, which must then have one.
+    `preranks` are those for a number of targets: if one asks for the density of the observation, there must be one.
     """
     inputs = observations_and_forecast(y, forecast, axes)
     _refuse_shapes(inputs)
-    observed, law = inputs.y, inputs.forecast
+    observed, forecast = inputs.y, inputs.forecast
     notes: list[str] = []
-    if isinstance(law, Ensemble):
-        observed = observed.to(law.members.device)
-        observed, members, moved = in_one_precision(observed, law.members, inputs.precision, law.precision)
-        law = replace(law, members=members)
+    if isinstance(forecast, Ensemble):
+        observed = observed.to(forecast.members.device)
+        observed, members, moved = in_one_precision(observed, forecast.members, inputs.precision, forecast.precision)
+        forecast = replace(forecast, members=members)
         notes.extend([] if moved is None else [moved])
     else:
-        law = _one_model(law, observed)
-    _refuse_infinite(observed, law)
+        forecast = _one_model(forecast, observed)
+    _refuse_infinite(observed, forecast)
     names = target_names(inputs.labels, observed.shape[-1])
     n_given = len(observed)
     cases = (~observed.isnan().any(-1)).nonzero()[:, 0]
@@ -57,12 +68,12 @@ def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, density: bool 
         raise ValueError(f"no case is left: y has {len(observed)} cases and each has a missing value")
     if len(cases) < len(observed):
         notes.append(f"{len(observed) - len(cases)} of {len(observed)} cases dropped: the observation is missing")
-        observed, law = observed[cases], _select(law, cases)
-    if density:
-        refuse_outside_support(law, observed)
+        observed, forecast = observed[cases], _select(forecast, cases)
+    if any(needs_of(item, observed.shape[-1]).density for item in preranks(observed.shape[-1])):
+        refuse_outside_support(observed, forecast)
     present = None
-    if isinstance(law, Ensemble):
-        missing = law.members.isnan().any(-1)
+    if isinstance(forecast, Ensemble):
+        missing = forecast.members.isnan().any(-1)
         if missing.any():
             present = ~missing
             empty = ~present.any(-1)
@@ -71,15 +82,15 @@ def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, density: bool 
                 if len(keep) == 0:
                     raise ValueError("no case is left: every member of every case has a missing value")
                 notes.append(f"{int(empty.sum())} cases dropped: all their members are missing")
-                observed, law, cases, present = observed[keep], _select(law, keep), cases[keep], present[keep]
+                observed, forecast, cases, present = observed[keep], _select(forecast, keep), cases[keep], present[keep]
             partly = int((~present).sum())
             if partly:
                 notes.append(f"{partly} of {present.numel()} members left out: they have missing values")
             else:
                 present = None
-    observed, law, scaled = rescale(observed, law, present, scale, list(names))
+    observed, forecast, scaled = rescale(observed, forecast, present, scale, list(names))
     notes.extend(scaled)
-    return Prepared(observed, law, cases, present, notes, inputs.labels, names, n_given)
+    return Prepared(observed, forecast, cases, present, notes, inputs.labels, names, n_given)
 
 
 def target_names(labels: Labels, n_targets: int) -> tuple[str, ...]:
@@ -96,46 +107,42 @@ def _name(label: Any) -> str:
 
 
 def _refuse_shapes(inputs: Inputs) -> None:
-    y, law = inputs.y, inputs.forecast
+    y, forecast = inputs.y, inputs.forecast
     if y.ndim != 2:
         raise ValueError(f"check() takes y of shape (cases, targets), got {tuple(y.shape)}; check models one by one")
-    if 0 in y.shape:
-        raise ValueError(f"y of shape {tuple(y.shape)} holds no case or no target; at least one of each is needed")
-    if not isinstance(law, Ensemble):
-        return
-    if law.members.ndim != 3 or law.members.shape[0] != len(y) or law.n_targets != y.shape[1]:
+    if isinstance(forecast, Ensemble) and forecast.members.ndim != 3:
         raise ValueError(
-            f"the ensemble has shape {tuple(law.members.shape)} (cases, members, targets), "
-            f"but y has shape {tuple(y.shape)} (cases, targets)"
+            f"check() takes members of shape (cases, members, targets), got {tuple(forecast.members.shape)}; "
+            "check models one by one"
         )
-    if law.n_members == 0:
-        raise ValueError(f"the ensemble has shape {tuple(law.members.shape)}: no members; at least one is needed")
+    if isinstance(forecast, Ensemble):
+        require_fitting(y, forecast)
 
 
-def _one_model(law: Distribution, observed: Tensor) -> Distribution:
+def _one_model(forecast: Distribution, observed: Tensor) -> Distribution:
     """The forecast of a single model: batch shape (N,), or (1, N) as a fleet of one gives it."""
-    if isinstance(law, GaussianMixture) and len(law.batch_shape) == 2 and law.batch_shape[0] == 1:
-        law = GaussianMixture(law.logits[0], law.loc[0], law.scale_tril[0])
-    require_vector_distribution(law, len(observed))
-    if law.batch_shape != observed.shape[:1]:
-        repeat = f"; law.expand(({len(observed)},)) repeats it" if law.batch_shape == (1,) else ", one model at a time"
+    if isinstance(forecast, GaussianMixture) and len(forecast.batch_shape) == 2 and forecast.batch_shape[0] == 1:
+        forecast = GaussianMixture(forecast.logits[0], forecast.loc[0], forecast.scale_tril[0])
+    require_vector_distribution(forecast, len(observed))
+    if forecast.batch_shape != observed.shape[:1]:
+        repeat = (
+            f"; forecast.expand(({len(observed)},)) repeats it"
+            if forecast.batch_shape == (1,)
+            else ", one model at a time"
+        )
         raise ValueError(
-            f"the forecast has batch shape {tuple(law.batch_shape)}, but y has {len(observed)} cases: "
+            f"the forecast has batch shape {tuple(forecast.batch_shape)}, but y has {len(observed)} cases: "
             f"({len(observed)},) is needed{repeat}"
         )
-    if law.event_shape != observed.shape[1:]:
-        raise ValueError(
-            f"the forecast is for {law.event_shape[0]} targets, but y has {observed.shape[1]} (shape "
-            f"{tuple(observed.shape)}); both must be the same"
-        )
-    refuse_bad_law(law)
-    return law
+    require_fitting(observed, forecast)
+    require_parameters(forecast)
+    return forecast
 
 
-def _refuse_infinite(observed: Tensor, law: Forecast) -> None:
+def _refuse_infinite(observed: Tensor, forecast: Forecast) -> None:
     parts = [(observed, "y", "y has")]
-    if isinstance(law, Ensemble):
-        parts.append((law.members, "the members", "members have"))
+    if isinstance(forecast, Ensemble):
+        parts.append((forecast.members, "the members", "members have"))
     for values, what, said in parts:
         # the extremes first: a mask of a large ensemble would copy it, and NaN is an extreme too
         if not bool(torch.stack(values.aminmax()).isfinite().all()) and bool(values.isinf().any()):
@@ -143,12 +150,12 @@ def _refuse_infinite(observed: Tensor, law: Forecast) -> None:
         refuse_fill_values(values, what)
 
 
-def _select(law: Forecast, cases: Tensor) -> Forecast:
-    if isinstance(law, Ensemble | GaussianMixture):
-        return law.select(cases)
-    if isinstance(law, MultivariateNormal):
-        return MultivariateNormal(law.loc[cases], scale_tril=law.scale_tril[cases])
+def _select(forecast: Forecast, cases: Tensor) -> Forecast:
+    if isinstance(forecast, Ensemble | GaussianMixture):
+        return forecast.select(cases)
+    if isinstance(forecast, MultivariateNormal):
+        return MultivariateNormal(forecast.loc[cases], scale_tril=forecast.scale_tril[cases])
     raise ValueError(
-        f"cases with a missing observation cannot be cut out of a {type(law).__name__}; drop them from y and the "
+        f"cases with a missing observation cannot be cut out of a {type(forecast).__name__}; drop them from y and the "
         "forecast before, or pass draws as an Ensemble"
     )

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,28 +13,33 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from prerank.calibration import PCETest, ProjectedPIT, centred_levels, pce_interval, reliability_curve
-from prerank.calibration.blindness import NEARLY_BLIND
-from prerank.calibration.intervals import Intervals
-from prerank.calibration.null import in_quadrature
-from prerank.calibration.projectedpit import PreRankPIT
-from prerank.calibration.reading import read
-from prerank.reporting.diagnosis import diagnosis_figure
-from prerank.reporting.style import save_figure
-from prerank.reporting.tables import p_text, render
+from prerank.calibration import (
+    NEARLY_BLIND,
+    Intervals,
+    PCETest,
+    PreRankPIT,
+    ProjectedPIT,
+    centred_levels,
+    in_quadrature,
+    pce_interval,
+    read,
+    reliability_curve,
+)
+from prerank.reporting import diagnosis_figure, p_text, render, save_figure
+from prerank.wording import counted
 
 LEVEL = 0.05
 _BINS = np.linspace(0.0, 1.0, 11)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Check:
-    """The outcome of `check`: prints a table, converts to a DataFrame, plots.
+    """The outcome of `check`: prints its table and verdict, converts to a DataFrame, plots.
 
-    `table` has one row per pre-rank: the PCE (mean over its projections), the level that chance alone gives, the
-    PCE corrected for chance, a 95 % interval, the p-value with its Monte Carlo error, the p-value corrected over all
+    `table` has one row per pre-rank: the PCE (mean over its projections), the PCE expected under calibration, the
+    bias-corrected PCE, a 95 % interval, the p-value with its Monte Carlo error, the p-value adjusted for testing all
     pre-ranks, and a reading. `projections` has one row per projection of each pre-rank. `attainable` is the smallest
-    corrected p-value that these data could have given.
+    adjusted p-value that these data could have given.
     """
 
     table: pd.DataFrame
@@ -49,12 +55,12 @@ class Check:
 
     @property
     def p_value(self) -> float:
-        """p-value of the whole: the smallest corrected one."""
-        return float(self.table["corrected p-value"].min())
+        """p-value of the whole: the smallest adjusted one."""
+        return float(self.table["adjusted p-value"].min())
 
     @property
     def calibrated(self) -> bool | None:
-        """Whether no pre-rank speaks against calibration at the 5 % level, corrected for looking at all of them.
+        """Whether every adjusted p-value is above 0.05.
 
         None where the answer could not have been no: so few cases, blocks or replicates cannot reach that level.
         """
@@ -66,21 +72,19 @@ class Check:
         if self.calibrated is None:
             return f"No verdict: {self._why_no_verdict()}."
         if self.calibrated:
-            smallest = f"smallest corrected p-value {p_text(self.p_value)}, {self._size}"
+            smallest = f"smallest adjusted p-value {p_text(self.p_value)}, {self._size}"
             return f"No evidence against calibration ({smallest})."
-        against = self.table[self.table["corrected p-value"] <= LEVEL]
+        against = self.table[self.table["adjusted p-value"] <= LEVEL]
         said = "; ".join(f"{name}: {row['reading']}" for name, row in against.iterrows())
-        return f"Not calibrated (corrected p-value {p_text(self.p_value)}, {self._size}). {said}."
+        return f"Miscalibrated (adjusted p-value {p_text(self.p_value)}, {self._size}). {said}."
 
     @property
     def _size(self) -> str:
-        cases = f"{self.n_cases:,} case" + ("s" if self.n_cases != 1 else "")
-        if self.n_blocks is None:
-            return cases
-        return f"{cases} in {self.n_blocks:,} block" + ("s" if self.n_blocks != 1 else "")
+        cases = counted(self.n_cases, "case")
+        return cases if self.n_blocks is None else f"{cases} in {counted(self.n_blocks, 'block')}"
 
     def _why_no_verdict(self) -> str:
-        least = f"the smallest corrected p-value possible here is {p_text(self.attainable)}"
+        least = f"the smallest adjusted p-value possible here is {p_text(self.attainable)}"
         if self.n_replicates is not None and 1 / (self.n_replicates + 1) > LEVEL:
             return f"{self.n_replicates} replicates are too few, {least}; ask for n_replicates=999"
         cure = "take more cases" if self.n_blocks is None else "take more, and so shorter, blocks, or more cases"
@@ -90,7 +94,7 @@ class Check:
         """The table as a DataFrame (a copy)."""
         return self.table.copy()
 
-    columns: ClassVar[tuple[str, ...]] = ("pre-rank", "PCE", "chance", "95 % interval", "p", "corrected p", "reading")
+    columns: ClassVar[tuple[str, ...]] = ("pre-rank", "PCE", "expected", "95 % interval", "p", "adjusted p", "reading")
 
     def rows(self) -> list[list[str]]:
         """The table as text, for a terminal."""
@@ -98,10 +102,10 @@ class Check:
             [
                 str(name),
                 f"{row['PCE']:.4f}",
-                f"{row['null level']:.4f}",
+                f"{row['expected PCE']:.4f}",
                 "–" if np.isnan(row["low"]) else f"{row['low']:.3f}–{row['high']:.3f}",
                 p_text(row["p-value"]),
-                p_text(row["corrected p-value"]),
+                p_text(row["adjusted p-value"]),
                 str(row["reading"]),
             ]
             for name, row in self.table.iterrows()
@@ -112,11 +116,13 @@ class Check:
         render(self.columns, self.rows(), stream, [*self.notes, self.verdict])
         return stream.getvalue().rstrip("\n")
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
-        return self.table.to_html(float_format=lambda value: f"{value:.4f}")
+        return f"{self.table.to_html(float_format=lambda value: f'{value:.4f}')}<p>{escape(self.verdict)}</p>"
 
     def plot(self, path: Path | str | None = None) -> Figure:
-        """A figure with the PIT histogram and the reliability curve of every pre-rank; written to `path` if given."""
+        """Rank histogram and reliability diagram of every pre-rank; written to `path` if given."""
         levels = centred_levels()
         panels = []
         for part in self.pit.parts:
@@ -133,11 +139,11 @@ class Check:
                     "frequency": _curve(own, levels, self.case_weights),
                     "band": float(row["band"]) * spread,
                     "caption": (
-                        f"PCE {row['PCE']:.3f} (chance {row['null level']:.3f})",
-                        f"corrected p {p_text(row['corrected p-value'])}",
+                        f"PCE {row['PCE']:.3f} (expected {row['expected PCE']:.3f})",
+                        f"adjusted p {p_text(row['adjusted p-value'])}",
                     ),
                     "reading": str(row["reading"]),
-                    "rejected": bool(row["corrected p-value"] <= LEVEL),
+                    "rejected": bool(row["adjusted p-value"] <= LEVEL),
                 }
             )
         figure = diagnosis_figure(panels, self.n_cases)
@@ -169,27 +175,27 @@ def tables(
             _, low, high = pce_interval(pit.of(part.prerank), null=replicates, blocks=blocks)
             if pit.n_cases > 1:
                 corrected_error = float(in_quadrature(torch.tensor(error), expected))
-        corrected = float(test.corrected_p_value[g])
+        adjusted = float(test.corrected_p_value[g])
         power = float(test.projection_power[columns].amax())
         p_values = test.projection_p_value[columns]
         words = [
-            read(_column(part.observed, k), min(corrected, float(p)), LEVEL, case_weights, _points_column(part, pit, k))
+            read(_column(part.observed, k), min(adjusted, float(p)), LEVEL, case_weights, _points_column(part, pit, k))
             for k, p in enumerate(p_values)
         ]
-        reading = _reading(part.names, words, p_values, test.projection_pce[columns], corrected)
+        reading = _reading(part.names, words, p_values, test.projection_pce[columns], adjusted)
         if power < NEARLY_BLIND:
             reading += f" (nearly blind here: {100 * power:.0f} % power)"
         rows.append(
             {
                 "pre-rank": part.prerank,
                 "PCE": error,
-                "null level": expected,
+                "expected PCE": expected,
                 "corrected PCE": corrected_error,
                 "low": low,
                 "high": high,
                 "p-value": float(test.p_value[g]),
                 "p-value error": float(test.p_value_error[g]),
-                "corrected p-value": corrected,
+                "adjusted p-value": adjusted,
                 "max p-value": float(test.maximum_p_value[g]),
                 "tied": float(part.tied.mean()),
                 "power": power,
@@ -199,14 +205,14 @@ def tables(
             }
         )
         for k, name in enumerate(part.names):
-            failed = corrected <= LEVEL and float(p_values[k]) <= LEVEL
+            failed = adjusted <= LEVEL and float(p_values[k]) <= LEVEL
             projections.append(
                 {
                     "pre-rank": part.prerank,
                     "projection": name,
                     "PCE": float(test.projection_pce[columns][k]),
-                    "null level": float(test.expected[columns][k]),
-                    "corrected p-value": float(p_values[k]),
+                    "expected PCE": float(test.expected[columns][k]),
+                    "adjusted p-value": float(p_values[k]),
                     "tied": float(part.tied[k]),
                     "power": float(test.projection_power[columns][k]),
                     "reading": words[k] if failed else "flat",
@@ -225,9 +231,9 @@ def _points_column(part: PreRankPIT, pit: ProjectedPIT, k: int) -> Intervals | N
     return None if part.points is None or pit.pick is not None else _column(part.points, k)
 
 
-def _reading(names: Sequence[str], words: Sequence[str], p_values: Tensor, errors: Tensor, corrected: float) -> str:
+def _reading(names: Sequence[str], words: Sequence[str], p_values: Tensor, errors: Tensor, adjusted: float) -> str:
     """What the projections of a pre-rank say together: every one that fails is named."""
-    if corrected > LEVEL:
+    if adjusted > LEVEL:
         return "flat"
     if len(names) == 1:
         return words[0]

@@ -39,10 +39,10 @@ def few_values(prepared: Prepared) -> list[str]:
 
 def quantiles(prepared: Prepared) -> list[str]:
     """Members that are sorted in every case and target look like quantiles, whose joint ranks mean nothing: say so."""
-    law = prepared.forecast
-    if not isinstance(law, Ensemble) or law.n_targets < 2 or law.n_members < 3:
+    forecast = prepared.forecast
+    if not isinstance(forecast, Ensemble) or forecast.n_targets < 2 or forecast.n_members < 3:
         return []
-    members = law.members if prepared.present is None else law.members[prepared.present.all(-1)]
+    members = forecast.members if prepared.present is None else forecast.members[prepared.present.all(-1)]
     if len(members) == 0:
         return []
     for sign in (1, -1):

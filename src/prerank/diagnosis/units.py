@@ -13,14 +13,18 @@ _SOME = 10_000  # values that the typical size of a target is taken from
 
 
 def rescale(
-    y: Tensor, law: Forecast, present: Tensor | None, scale: str, names: list[str]
+    y: Tensor, forecast: Forecast, present: Tensor | None, scale: str, names: list[str]
 ) -> tuple[Tensor, Forecast, list[str]]:
     """Divide each target by its pooled spread, so that no unit drowns the others; ranks stay exact.
 
     Where squares would overflow or vanish, values are divided by a power of two first, which is exact: equal values stay
     equal, and the result is that of the same numbers in moderate units.
     """
-    members = law.members if isinstance(law, Ensemble) else equally_weighted_draws(law, 16, 0, "spread").members
+    members = (
+        forecast.members
+        if isinstance(forecast, Ensemble)
+        else equally_weighted_draws(forecast, 16, 0, "spread").members
+    )
     if present is None:
         missing = members.isnan().any(-1)
         points = members[~missing] if missing.any() else members.flatten(0, -2)
@@ -32,7 +36,7 @@ def rescale(
     extreme = bool((exponents.abs() > limit).any())
     powers = torch.exp2(exponents if extreme else torch.zeros_like(exponents)).to(points)
     # members and observations together: a symmetric function of the points, so exchanging them changes nothing
-    pooled = [points, y.to(points)] if isinstance(law, Ensemble) else [points]
+    pooled = [points, y.to(points)] if isinstance(forecast, Ensemble) else [points]
     spread = torch.stack(  # target by target, so that a large ensemble is not copied as a whole
         [(torch.cat([part[:, d] for part in pooled]) / power).std(correction=0) for d, power in enumerate(powers)]
     )
@@ -42,15 +46,17 @@ def rescale(
     ratio = float(torch.exp2(logs.max() - logs.min())) if len(logs) else 1.0
     if scale == "none" or y.shape[-1] == 1 or (scale == "auto" and ratio <= _TENFOLD):
         if not extreme:
-            return y, law, []
-        return _by_common_power(y, law, exponents, ratio)
+            return y, forecast, []
+        return _by_common_power(y, forecast, exponents, ratio)
     why = "asked for" if scale == "pooled" else f'spreads differ {_fold(ratio)}-fold; scale="none" keeps the units'
     if extreme:
-        y, law = y / powers.to(y), divided(law, powers)
-    return y / spread.to(y), divided(law, spread), [f"targets divided by their pooled spread ({why})"]
+        y, forecast = y / powers.to(y), divided(forecast, powers)
+    return y / spread.to(y), divided(forecast, spread), [f"targets divided by their pooled spread ({why})"]
 
 
-def _by_common_power(y: Tensor, law: Forecast, exponents: Tensor, ratio: float) -> tuple[Tensor, Forecast, list[str]]:
+def _by_common_power(
+    y: Tensor, forecast: Forecast, exponents: Tensor, ratio: float
+) -> tuple[Tensor, Forecast, list[str]]:
     common = float(exponents.max())
     if ratio > 2.0 ** _widest(y):
         raise ValueError(
@@ -60,7 +66,7 @@ def _by_common_power(y: Tensor, law: Forecast, exponents: Tensor, ratio: float) 
     power = torch.full_like(exponents, 2.0**common)
     what = "overflow" if common > 0 else "vanish"
     note = f"values divided by 2^{common:.0f} = {2.0**common:.3g}, which moves no rank: their squares would {what}"
-    return y / power.to(y), divided(law, power), [note]
+    return y / power.to(y), divided(forecast, power), [note]
 
 
 def _largest(values: Tensor) -> Tensor:
@@ -108,18 +114,18 @@ def _fold(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio < 1e6 else f"{ratio:.1g}"
 
 
-def divided(law: Forecast, spread: Tensor) -> Forecast:
+def divided(forecast: Forecast, spread: Tensor) -> Forecast:
     """The same forecast with each target divided by a number."""
-    if isinstance(law, Ensemble):
-        reference = law.reference
+    if isinstance(forecast, Ensemble):
+        reference = forecast.reference
         if reference is not None:
             reference = divided(reference, spread)  # type: ignore[arg-type]
-        return Ensemble(law.members / spread.to(law.members), law.weights, reference)
-    if isinstance(law, GaussianMixture):
-        spread = spread.to(law.loc)
-        return GaussianMixture(law.logits, law.loc / spread, law.scale_tril / spread[:, None])
-    if isinstance(law, MultivariateNormal):
-        spread = spread.to(law.loc)
-        return MultivariateNormal(law.loc / spread, scale_tril=law.scale_tril / spread[:, None])
-    assert isinstance(law, Distribution)
-    return TransformedDistribution(law, AffineTransform(torch.zeros_like(spread), 1 / spread, event_dim=1))
+        return Ensemble(forecast.members / spread.to(forecast.members), forecast.weights, reference)
+    if isinstance(forecast, GaussianMixture):
+        spread = spread.to(forecast.loc)
+        return GaussianMixture(forecast.logits, forecast.loc / spread, forecast.scale_tril / spread[:, None])
+    if isinstance(forecast, MultivariateNormal):
+        spread = spread.to(forecast.loc)
+        return MultivariateNormal(forecast.loc / spread, scale_tril=forecast.scale_tril / spread[:, None])
+    assert isinstance(forecast, Distribution)
+    return TransformedDistribution(forecast, AffineTransform(torch.zeros_like(spread), 1 / spread, event_dim=1))

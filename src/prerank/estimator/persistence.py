@@ -30,7 +30,8 @@ from prerank.calibration import (
 from prerank.writing import whole_file
 
 _FORMAT = "prerank MixtureRegressor"
-_VERSION = 1
+_VERSION = 2  # 1 called the pre-ranks of a model `prerank`
+_READABLE = (1, _VERSION)
 _PRERANKS = {
     kind.__name__: kind
     for kind in (Marginal, Location, Scale, Dependency, PCA, HDR, Copula, Contrast, SquaredDifference)
@@ -70,10 +71,13 @@ def read(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     about = json.loads(text)
     if about.get("format") != _FORMAT:
         raise ValueError(f"{path} holds {about.get('format')!r}, not a saved MixtureRegressor")
-    if about["version"] != _VERSION:
+    if about["version"] not in _READABLE:
+        known = " and ".join(map(str, _READABLE))
         raise ValueError(
-            f"{path} has format version {about['version']}, this release reads {_VERSION}; use the one that wrote it"
+            f"{path} has format version {about['version']}, this release reads {known}; use the one that wrote it"
         )
+    if about["version"] == 1:
+        about["parameters"]["preranks"] = about["parameters"].pop("prerank")
     return tensors, about
 
 

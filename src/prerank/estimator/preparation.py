@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from prerank.data import DataError, Standardiser
-from prerank.data.split import keyed_order
+from prerank.data import DataError, Standardiser, keyed_order, require_variation
 from prerank.training import TrainingSet
 
 Array = NDArray[np.floating]
@@ -49,7 +48,8 @@ def prepare(
         )
     order = keyed_order(len(x), seed)
     train, validation = order[:n_train], order[n_train:]
-    _require_variation(y[train], target_names)
+    remedy = "Give more rows, another random_state, or leave it out."
+    require_variation(y[train], target_names, "training rows", remedy)
     if weights is not None and (weights == weights[0]).all():
         weights = None
     own, stopping = (None if weights is None else weights[part] / weights[part].mean() for part in (train, validation))
@@ -70,15 +70,6 @@ def prepare(
         tensor(stopping),
     )
     return Prepared(data, x_scaler, y_scaler)
-
-
-def _require_variation(y: Array, names: Sequence[str]) -> None:
-    for name, column in zip(names, y.T, strict=True):
-        if (column == column[0]).all():
-            raise DataError(
-                f"Target {name!r} is {column[0]:g} in all {len(column):,} training rows, so it has no spread to "
-                "forecast. Give more rows, another random_state, or leave it out."
-            )
 
 
 def _standardiser(values: Array, weights: Array | None) -> Standardiser:

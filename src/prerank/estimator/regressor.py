@@ -15,16 +15,27 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from prerank.calibration import PreRank
+from prerank.calibration import PreRank, needs_of
 from prerank.data import Standardiser
 from prerank.estimator.persistence import decode, encode, read, write
 from prerank.estimator.preparation import prepare
 from prerank.estimator.units import in_target_units
 from prerank.forecast import GaussianMixture
-from prerank.training import Architecture, FitOptions, FittedFleet, PreRankPenalty, Run, TrainingSet, fit, tune
-from prerank.training.fleet import forecast_of
-from prerank.training.penalty import listed
-from prerank.training.progress import Bar, Progress, Silent
+from prerank.training import (
+    Architecture,
+    Bar,
+    FitOptions,
+    FittedFleet,
+    PreRankPenalty,
+    Progress,
+    Run,
+    Silent,
+    TrainingSet,
+    fit,
+    forecast_of,
+    listed,
+    tune,
+)
 
 _ROWS = 1 << 14  # rows forecast at a time where the result is smaller than the forecasts
 _Y = {"ensure_2d": False, "dtype": (np.float64, np.float32)}
@@ -34,8 +45,8 @@ _X = {"dtype": (np.float64, np.float32)}
 class MixtureRegressor(RegressorMixin, BaseEstimator):
     r"""A network whose forecast is a Gaussian mixture over all targets, trained by NLL plus a pre-rank penalty.
 
-    Without `prerank` it minimises the negative log-likelihood. With one (`prerank=PCA()`) or several
-    (`prerank=[Marginal(), HDR()]`) it adds `strength` times their calibration error (Algorithm 1). `strength="auto"`
+    Without `preranks` it minimises the negative log-likelihood. With one (`preranks=PCA()`) or several
+    (`preranks=[Marginal(), HDR()]`) it adds `strength` times their calibration error (Algorithm 1). `strength="auto"`
     trains all `strengths` and 0 at once, as one fleet, and keeps the one that the paper's rule prefers on the validation
     rows: the smallest PCE among those whose energy score is at most (1 + `tolerance`) times that of strength 0.
 
@@ -53,18 +64,18 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     >>> from prerank.data import Bimodal
     >>> table = Bimodal().table(200)
     >>> small = {"n_components": 2, "hidden": (8,), "learning_rate": 0.1, "patience": 2, "random_state": 0}
-    >>> model = MixtureRegressor(prerank=Location(), strength=1.0, **small).fit(table.x, table.y)
+    >>> model = MixtureRegressor(preranks=Location(), strength=1.0, **small).fit(table.x, table.y)
     >>> model.predict(table.x[:5]).shape
     (5, 2)
     >>> model.predict_distribution(table.x[:5])
     GaussianMixture()
-    >>> model.sample(table.x[:5], n_members=50).shape
+    >>> model.sample(table.x[:5], n_draws=50).shape
     (5, 50, 2)
     """
 
     def __init__(
         self,
-        prerank: PreRank | Sequence[PreRank] | None = None,
+        preranks: PreRank | Sequence[PreRank] | None = None,
         strength: float | Literal["auto"] = "auto",
         *,
         strengths: Sequence[float] = (0, 0.01, 0.1, 1, 5, 10),
@@ -80,7 +91,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         device: torch.device | str | None = None,
         verbose: bool = False,
     ) -> None:
-        self.prerank = prerank
+        self.preranks = preranks
         self.strength = strength
         self.strengths = strengths
         self.tolerance = tolerance
@@ -143,15 +154,15 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         """The forecast itself, batch shape (N,) and event shape (D,), in the units of y and double precision."""
         return self._forecast(self._features(X))
 
-    def sample(self, X: Any, n_members: int = 100, seed: int = 0) -> np.ndarray:
+    def sample(self, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
         """Equally weighted draws (N, M, D) of the forecast; a row's depend on its forecast, its position and the seed."""
         X = self._features(X)
-        if not isinstance(n_members, Integral) or n_members < 1:
-            raise ValueError(f"n_members={n_members!r}: how many members to draw per row, a whole number of at least 1")
-        members = np.empty((len(X), int(n_members), self.n_targets_))
+        if not isinstance(n_draws, Integral) or n_draws < 1:
+            raise ValueError(f"n_draws={n_draws!r}: how many members to draw per row, a whole number of at least 1")
+        members = np.empty((len(X), int(n_draws), self.n_targets_))
         for rows, law in self._forecasts(X):
             ids = torch.arange(rows.start, rows.stop)
-            members[rows] = law.ensemble(int(n_members), seed, case_ids=ids).members.cpu().numpy()
+            members[rows] = law.ensemble(int(n_draws), seed, case_ids=ids).members.cpu().numpy()
         return members
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -251,16 +262,13 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f'strength={self.strength!r}: a number of at least 0, or "auto"')
         if not auto and not (isinstance(self.strength, Real) and 0 <= self.strength < np.inf):
             raise ValueError(f'strength={self.strength!r}: a number of at least 0, or "auto"')
-        if self.prerank is None:
+        if self.preranks is None:
             if not auto and self.strength != 0:
-                raise ValueError(f"strength={self.strength} has nothing to weigh; give a prerank, such as PCA()")
+                raise ValueError(f"strength={self.strength} has nothing to weigh; give preranks, such as PCA()")
             return None
-        preranks = listed(self.prerank)
-        probe = GaussianMixture(
-            torch.zeros(1, 1), torch.zeros(1, 1, n_targets), torch.eye(n_targets).expand(1, 1, n_targets, n_targets)
-        )
+        preranks = listed(self.preranks)
         for item in preranks:
-            item.given(probe)
+            needs_of(item, n_targets)
         return PreRankPenalty(preranks)
 
     def _seed(self) -> int:

@@ -1,20 +1,47 @@
 """Forecasts: an ensemble of members, a Gaussian mixture, or any torch distribution."""
 
-from prerank.forecast.arrays import accepts_arrays, as_observations, as_tensor
+from prerank.forecast.alignment import Axes, Labels, labels_of, positions
+from prerank.forecast.arrays import accepts_arrays, as_observations, as_tensor, described
 from prerank.forecast.draws import Forecast, differentiable_draws, equally_weighted_draws, require_vector_distribution
+from prerank.forecast.elementwise import blocks, log_sum_exp, total
 from prerank.forecast.ensemble import Ensemble
-from prerank.forecast.layout import as_ensemble
+from prerank.forecast.fills import refuse_fill_values
+from prerank.forecast.layout import Inputs, as_ensemble, observations_and_forecast, refuse_swapped
 from prerank.forecast.mixture import GaussianMixture
+from prerank.forecast.precision import in_one_precision, precision_of
+from prerank.forecast.requirements import require_fitting, require_members, require_observations, require_parameters
+from prerank.forecast.support import refuse_outside_support
+from prerank.forecast.whole import require_whole
 
 __all__ = [
+    "Axes",
     "Ensemble",
     "Forecast",
     "GaussianMixture",
+    "Inputs",
+    "Labels",
     "accepts_arrays",
     "as_ensemble",
     "as_observations",
     "as_tensor",
+    "blocks",
+    "described",
     "differentiable_draws",
     "equally_weighted_draws",
+    "in_one_precision",
+    "labels_of",
+    "log_sum_exp",
+    "observations_and_forecast",
+    "positions",
+    "precision_of",
+    "refuse_fill_values",
+    "refuse_outside_support",
+    "refuse_swapped",
+    "require_fitting",
+    "require_members",
+    "require_observations",
+    "require_parameters",
     "require_vector_distribution",
+    "require_whole",
+    "total",
 ]

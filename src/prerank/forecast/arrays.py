@@ -19,7 +19,7 @@ def as_tensor(value: Any, what: str = "input") -> Tensor:
 
     Shares memory where it can. Whole numbers and booleans become the default floating type of their world, half precision
     becomes single. What a NumPy mask hides and pandas calls NA is missing, so NaN. Everything else (complex numbers,
-    text, dates, sparse matrices, laws) is refused by name.
+    text, dates, sparse matrices, distributions) is refused by name.
 
     >>> as_tensor(np.ma.masked_equal([1.0, -999.0], -999.0))
     tensor([1., nan], dtype=torch.float64)
@@ -84,7 +84,7 @@ def _as_array(value: Any, what: str) -> np.ndarray:
         raise TypeError(f"{what} is {kind}, which is a forecast already; an array of numbers is needed here")
     if hasattr(sort, "rvs") or hasattr(sort, "pdf"):
         raise TypeError(
-            f"{what} is a law of another library ({sort.__name__}); pass draws from it as members "
+            f"{what} is a distribution of another library ({sort.__name__}); pass draws from it as members "
             "(cases, members, targets), or a torch distribution"
         )
     if isinstance(getattr(value, "values", None), Tensor):
@@ -149,8 +149,11 @@ def as_observations(y: Any) -> Tensor:
     """
     if is_forecast(y):
         raise TypeError(
-            f"y is {described(y)}, which is a forecast: y and the forecast look swapped; pass the observations as y"
+            f"y is {described(y)}, which is a forecast: y and the forecast look swapped; the order is (y, forecast), "
+            "observations first"
         )
+    if any(hasattr(item, "given") for item in (y if isinstance(y, list | tuple) else (y,))):
+        raise TypeError(f"y is {described(y)}, where a pre-rank stands; the order is (y, forecast, preranks)")
     tensor = as_tensor(y, "y")
     if tensor.ndim < 2:
         raise ValueError(

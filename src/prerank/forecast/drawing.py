@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from prerank.forecast.chunks import chunks
+from prerank.chunks import chunks
 
 
 class Draw(torch.autograd.Function):
@@ -48,4 +48,4 @@ def _a_few(noise: Tensor, sizes: torch.Size) -> list[slice]:
 
 def _place(choice: Tensor, sizes: torch.Size) -> Tensor:
     """Index (n, S, 1, D) of the chosen components among all (n, S, C, D)."""
-    return choice[..., None, None].expand(*choice.shape, 1, sizes[1])
+    return choice.long()[..., None, None].expand(*choice.shape, 1, sizes[1])

@@ -1,4 +1,4 @@
-"""An ensemble: members, their weights, and what the pre-ranks may learn the forecast's law from."""
+"""An ensemble: members, their weights, and what the pre-ranks may learn from instead of them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,9 +10,10 @@ from torch.distributions import Distribution
 from prerank.forecast.alignment import ROLES, is_xarray
 from prerank.forecast.arrays import as_tensor
 from prerank.forecast.precision import precision_of
+from prerank.wording import shape_in_words
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ensemble:
     """Samples of a forecast, cases before members before targets.
 
@@ -23,15 +24,14 @@ class Ensemble:
     an xarray array whose dimensions are called case, member and target may have them in any order. `precision` is the
     floating type that the members came in (None: whole numbers); half precision is kept in single.
 
-    >>> forecast = Ensemble(torch.zeros(7, 20, 3))
-    >>> forecast.n_cases, forecast.n_members, forecast.n_targets
-    (7, 20, 3)
+    >>> Ensemble(torch.zeros(7, 20, 3))
+    Ensemble(7 cases, 20 members, 3 targets)
     """
 
     members: Tensor
     weights: Tensor | None = None
     reference: "Ensemble | Distribution | Tensor | None" = None
-    precision: torch.dtype | None = field(init=False, repr=False)
+    precision: torch.dtype | None = field(init=False)
 
     def __post_init__(self) -> None:
         given: Any = self.members
@@ -63,13 +63,14 @@ class Ensemble:
                 raise ValueError(
                     f"the reference has event shape {tuple(reference.event_shape)} and batch shape "
                     f"{tuple(reference.batch_shape)}; ({self.n_targets},) and ({self.n_cases},) are needed: wrap "
-                    "independent targets as torch.distributions.Independent(law, 1), repeat one law with law.expand"
+                    "independent targets as torch.distributions.Independent(forecast, 1), and repeat one distribution for "
+                    "all cases with forecast.expand"
                 )
             cases, targets = reference.batch_shape[-1], reference.event_shape[0]
         else:
             reference = reference if isinstance(reference, Ensemble) else Ensemble(reference)
             cases, targets = reference.n_cases, reference.n_targets
-        # one law for all cases will do
+        # one distribution for all cases will do
         if targets != self.n_targets or not (
             cases == self.n_cases or (cases == 1 and isinstance(reference, Distribution))
         ):
@@ -78,6 +79,11 @@ class Ensemble:
                 f"the members for {self.n_cases} and {self.n_targets}"
             )
         return reference
+
+    def __repr__(self) -> str:
+        lead, kind = tuple(self.members.shape[:-3]), "member" if self.weights is None else "weighted_member"
+        sizes = shape_in_words(lead, **{"case": self.n_cases, kind: self.n_members, "target": self.n_targets})
+        return f"Ensemble({sizes}{'' if self.reference is None else f', reference={self.reference!r}'})"
 
     @property
     def n_cases(self) -> int:

@@ -110,7 +110,7 @@ def as_ensemble(values: Any, y: Any = None, axes: Axes | None = None) -> Ensembl
             return values
         raise TypeError(
             f"a {type(values).__name__} is a forecast already; pass it as it is, or draw from it with "
-            "prerank.forecast.equally_weighted_draws(law, n_members)"
+            "prerank.forecast.equally_weighted_draws(forecast, n_draws)"
         )
     if y is not None and not isinstance(y, Tensor):
         found = observations_and_forecast(y, values, axes).forecast

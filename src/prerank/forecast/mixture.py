@@ -12,8 +12,9 @@ from prerank.forecast.arrays import as_tensor
 from prerank.forecast.drawing import Draw
 from prerank.forecast.elementwise import gaussian_log_density
 from prerank.forecast.ensemble import Ensemble
-from prerank.gpu import has_kernels
+from prerank.kernels import ALLOCATION, COVARIANCE, DRAWS, LOG_DENSITY, LOG_LIKELIHOOD, PIT_ALONG, kernel_for
 from prerank.randomness import case_keys, normal, uniform
+from prerank.wording import shape_in_words
 
 
 class GaussianMixture(Distribution):
@@ -22,8 +23,10 @@ class GaussianMixture(Distribution):
     `logits` (..., N, C), `loc` (..., N, C, D), `scale_tril` (..., N, C, D, D), lower triangular with a positive
     diagonal; torch or NumPy. A torch distribution with batch shape (..., N) and event shape (D,).
 
-    >>> law = GaussianMixture(torch.zeros(4, 2), torch.zeros(4, 2, 3), torch.eye(3).expand(4, 2, 3, 3))
-    >>> law.log_prob(torch.zeros(4, 3))
+    >>> forecast = GaussianMixture(torch.zeros(4, 2), torch.zeros(4, 2, 3), torch.eye(3).expand(4, 2, 3, 3))
+    >>> forecast
+    GaussianMixture(4 cases, 2 components, 3 targets)
+    >>> forecast.log_prob(torch.zeros(4, 3))
     tensor([-2.7568, -2.7568, -2.7568, -2.7568])
     """
 
@@ -46,6 +49,11 @@ class GaussianMixture(Distribution):
         self.loc = loc.to(dtype)
         self.scale_tril = scale_tril.to(dtype)
         super().__init__(logits.shape[:-1], loc.shape[-1:], validate_args=validate_args)
+
+    def __repr__(self) -> str:
+        *lead, n_cases = self.batch_shape or (None,)
+        axes = {} if n_cases is None else {"case": n_cases}
+        return f"GaussianMixture({shape_in_words(tuple(lead), **axes, component=self.n_components, target=self.n_targets)})"
 
     @property
     def n_components(self) -> int:
@@ -70,11 +78,9 @@ class GaussianMixture(Distribution):
     @property
     def covariance_matrix(self) -> Tensor:
         r"""$\sum_c \pi_c (L_c L_c^\top + (\mu_c - \mu)(\mu_c - \mu)^\top)$, (..., N, D, D)."""
-        if self.has_kernel and not torch.is_grad_enabled():
-            from prerank.forecast.covariance_kernel import covariance
-
-            parts = self.flat(self.loc, self.scale_tril, self.logits)
-            return covariance(*parts).reshape(*self.batch_shape, self.n_targets, self.n_targets)
+        parts = self.loc, self.scale_tril, self.logits
+        if fused := kernel_for(COVARIANCE, self.loc, fixed=parts, targets=self.n_targets):
+            return fused(*parts)
         centred = self.loc - self.mean[..., None, :]
         within = self.scale_tril @ self.scale_tril.mT
         between = centred[..., :, None] * centred[..., None, :]
@@ -104,12 +110,8 @@ class GaussianMixture(Distribution):
         if extra < 0:  # one set of values for several models, as torch's own distributions take it
             value, extra = value.expand(*self.batch_shape, value.shape[-1]), 0
         if extra == 0:
-            if self.has_kernel and not value.requires_grad:
-                from prerank.forecast.density_kernel import LogProb
-
-                return LogProb.apply(*self.flat(value, self.loc, self.scale_tril, self.logits)).reshape(
-                    value.shape[:-1]
-                )
+            if fused := kernel_for(LOG_LIKELIHOOD, self.loc, value, fixed=(value,), targets=self.n_targets):
+                return fused(value, self.loc, self.scale_tril, self.logits)
             return self.log_density(value[..., None, :])[..., 0]
         sample_shape = value.shape[:extra]
         points = value.reshape(-1, *value.shape[extra:]).movedim(0, -2)
@@ -121,12 +123,8 @@ class GaussianMixture(Distribution):
         Where no gradient is asked for, equal points have bitwise equal densities wherever they stand. In
         training no rank hangs on a tie, and one triangular solve has one backward pass.
         """
-        if self.has_kernel and points.shape[-2] >= 16:  # fewer points would leave most of a block idle
-            from prerank.forecast.density_kernel import LogDensity
-
-            points = points.expand(*self.batch_shape, *points.shape[-2:])
-            flat = self.flat(points, self.loc, self.scale_tril, self.log_weights)
-            return LogDensity.apply(*flat).reshape(points.shape[:-1])
+        if fused := kernel_for(LOG_DENSITY, self.loc, points, targets=self.n_targets, points=points.shape[-2]):
+            return fused(points, self.loc, self.scale_tril, self.log_weights)
         log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         constant = self.log_weights - log_det - 0.5 * self.n_targets * math.log(2 * math.pi)
         if not self._needs_gradient(points):
@@ -168,15 +166,8 @@ class GaussianMixture(Distribution):
 
     def pit_along(self, directions: Tensor, y: Tensor) -> Tensor:
         """CDF of $u^\top Y$ at $u^\top y$: directions (..., N or 1, D, K), y (..., N, D) -> (..., N, K)."""
-        if self.has_kernel and not directions.requires_grad and not y.requires_grad:
-            from prerank.forecast.along_kernel import CDFAlong
-
-            shape = directions.shape[-2:]
-            if directions[..., 0, 0].numel() > 1:
-                directions = directions.expand(*self.batch_shape, *shape)
-            flat = self.flat(y.expand(*self.batch_shape, -1), self.loc, self.scale_tril, self.logits)
-            result = CDFAlong.apply(*flat, directions.reshape(-1, *shape).contiguous())
-            return result.reshape(*self.batch_shape, shape[-1])
+        if fused := kernel_for(PIT_ALONG, self.loc, y, directions, fixed=(y, directions), targets=self.n_targets):
+            return fused(y, self.loc, self.scale_tril, self.logits, directions)
         return self.cdf_along(directions, (y[..., :, None] * directions).sum(-2)[..., None, :])[..., 0, :]
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
@@ -194,11 +185,11 @@ class GaussianMixture(Distribution):
             return points.movedim(-2, 0).reshape(*shape, self.n_targets)
 
     def ensemble(
-        self, n_members: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
+        self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
     ) -> Ensemble:
         """Equally weighted draws (..., N, M, D) for evaluation; a case's depend on (seed, stream, its id) alone."""
         with torch.no_grad():
-            pick, noise = self._noise(n_members, seed, stream, case_ids)
+            pick, noise = self._noise(n_draws, seed, stream, case_ids)
             choice = (pick[..., None] > self.weights.cumsum(-1)[..., None, :-1]).sum(-1)
             return Ensemble(self._combine(choice, noise))
 
@@ -230,11 +221,8 @@ class GaussianMixture(Distribution):
                 f"{n_draws} draws are too few for {self.n_components} components with at least {at_least} each; "
                 f"ask for {self.n_components * at_least} or more"
             )
-        if self.has_kernel and n_draws <= 1024 and self.n_components <= 16:
-            from prerank.forecast.allocation_kernel import Allocation
-
-            parts = Allocation.apply(*self.flat(self.logits), n_draws, at_least)
-            share, choice = (part.reshape(*self.batch_shape, n_draws) for part in parts)
+        if fused := kernel_for(ALLOCATION, self.logits, components=self.n_components, draws=n_draws):
+            share, choice = fused(self.logits, n_draws, at_least)
         else:
             weights = self.weights
             counts = allocate(weights.detach(), n_draws, at_least)
@@ -257,26 +245,16 @@ class GaussianMixture(Distribution):
 
     def _combine(self, choice: Tensor, noise: Tensor) -> Tensor:
         """mu_c + L_c eps with c = choice (..., N, M), eps = noise (..., N, M, D)."""
-        given = self.flat(self.loc, self.scale_tril, choice, noise)
-        if self.has_kernel:
-            from prerank.forecast import draw_kernel
-
-            return draw_kernel.Draw.apply(*given).reshape(noise.shape)
-        return Draw.apply(*given).reshape(noise.shape)
+        parts = self.loc, self.scale_tril, choice, noise
+        if fused := kernel_for(DRAWS, self.loc, noise, targets=self.n_targets):
+            return fused(*parts)
+        axes = len(self.batch_shape)
+        flat = [part.reshape(self.batch_shape.numel(), *part.shape[axes:]).contiguous() for part in parts]
+        return Draw.apply(*flat).reshape(noise.shape)
 
     def _needs_gradient(self, *parts: Tensor) -> bool:
         own = self.logits, self.loc, self.scale_tril
         return torch.is_grad_enabled() and any(part.requires_grad for part in (*own, *parts))
-
-    def flat(self, *parts: Tensor) -> list[Tensor]:
-        """Tensors with all cases on one axis, as the kernels take them."""
-        axes = len(self.batch_shape)
-        return [part.reshape(self.batch_shape.numel(), *part.shape[axes:]).contiguous() for part in parts]
-
-    @property
-    def has_kernel(self) -> bool:
-        """Whether fused kernels can do it: on a GPU, in single precision, with few targets."""
-        return has_kernels(self.loc) and len(self.batch_shape) > 0 and self.n_targets <= 32
 
 
 def allocate(weights: Tensor, total: int, at_least: int) -> Tensor:

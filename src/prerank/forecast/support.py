@@ -6,12 +6,14 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 
-def refuse_outside_support(law: Any, y: Tensor, remedy: str = "pass draws as an Ensemble, or leave HDR() out") -> None:
+def refuse_outside_support(
+    y: Tensor, forecast: Any, remedy: str = "pass draws as an Ensemble, or leave HDR() out"
+) -> None:
     """Refuse observations (N, D) that a distribution calls impossible: they have no density, so no density rank."""
-    if not isinstance(law, Distribution):
+    if not isinstance(forecast, Distribution):
         return
     try:
-        support = law.support
+        support = forecast.support
         inside = support.check(y)  # type: ignore[union-attr]
     except (AttributeError, RuntimeError):  # a NotImplementedError is one of the latter
         return  # a support that is unknown, or cannot be asked
@@ -23,11 +25,11 @@ def refuse_outside_support(law: Any, y: Tensor, remedy: str = "pass draws as an 
     there = y.expand(*inside.shape, y.shape[-1]).reshape(-1, y.shape[-1])[first]
     found = ", ".join(f"{value:.6g}" for value in there.tolist()[:5])
     raise ValueError(
-        f"y lies outside the support of the {_law_name(law)} forecast in {int(outside.sum())} of {outside.numel()} cases, "
-        f"the first at case {first} ({found}), so it has no density there; {remedy}"
+        f"y lies outside the support of the {_forecast_name(forecast)} forecast in {int(outside.sum())} of "
+        f"{outside.numel()} cases, the first at case {first} ({found}), so it has no density there; {remedy}"
     )
 
 
-def _law_name(law: Distribution) -> str:
-    inner = getattr(law, "base_dist", None)
-    return type(inner if type(law).__name__ == "Independent" and inner is not None else law).__name__
+def _forecast_name(forecast: Distribution) -> str:
+    inner = getattr(forecast, "base_dist", None)
+    return type(inner if type(forecast).__name__ == "Independent" and inner is not None else forecast).__name__

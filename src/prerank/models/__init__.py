@@ -1,5 +1,9 @@
 """Models: features in, a forecast out."""
 
-from prerank.models.network import MixtureNetwork
+from prerank.models.network import MixtureNetwork, mixture_from, perceptron
 
-__all__ = ["MixtureNetwork"]
+__all__ = [
+    "MixtureNetwork",
+    "mixture_from",
+    "perceptron",
+]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from prerank.forecast import GaussianMixture
-from prerank.gpu import has_kernels
+from prerank.kernels import PERCEPTRON, UNPACKING, kernel_for
 from prerank.randomness import key, uniform
 
 
@@ -63,12 +63,8 @@ class MixtureNetwork(nn.Module):
 
 def perceptron(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
     """Layers with ReLU between them: x (E, N, L) or (N, L), weights (E, in, out), biases (E, 1, out)."""
-    size = len(weights[0])
-    if has_kernels(x) and x.shape[:-2] in ((), (1,), (size,)):
-        from prerank.models.network_kernel import Perceptron
-
-        layers = [tensor for pair in zip(weights, biases, strict=True) for tensor in pair]
-        return Perceptron.apply(x.expand(size, *x.shape[-2:]), *layers)
+    if fused := kernel_for(PERCEPTRON, x, weights[0], axes=x.ndim):
+        return fused(x, weights, biases)
     for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         x = torch.relu(x) if layer else x
         x = x @ weight + bias
@@ -77,10 +73,8 @@ def perceptron(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -
 
 def mixture_from(output: Tensor, n_targets: int, n_components: int, floor: float) -> GaussianMixture:
     """Split the last layer's output into logits, means and Cholesky factors."""
-    if has_kernels(output):
-        from prerank.models.network_kernel import Unpack
-
-        logits, loc, scale_tril = Unpack.apply(output, n_targets, n_components, floor)
+    if fused := kernel_for(UNPACKING, output):
+        logits, loc, scale_tril = fused(output, n_targets, n_components, floor)
         return GaussianMixture(logits, loc, scale_tril, validate_args=False)
     triangle = n_targets * (n_targets + 1) // 2
     logits, loc, raw = output.split([n_components, n_components * n_targets, n_components * triangle], -1)

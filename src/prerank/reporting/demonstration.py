@@ -1,4 +1,4 @@
-"""The figure of the demonstration: how far each forecast's reliability curve strays from the diagonal."""
+"""The figure of the demonstration: reliability diagrams with the diagonal subtracted."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class Panel(NamedTuple):
 
 
 def deviation_panel(ax: Axes, panel: Panel, colours: Sequence[str] = _COLOURS) -> Axes:
-    """Observed share minus level for every forecast, with the band that chance allows around zero."""
+    """Observed share minus level for every forecast, with the consistency band around zero."""
     levels = panel.levels
     ax.fill_between(levels, panel.lower - levels, panel.upper - levels, color=PALE, lw=0, zorder=0)
     ax.axhline(0.0, color=INK, lw=0.8, ls=(0, (4, 3)))
@@ -73,8 +73,8 @@ def demonstration_figure(panels: Sequence[Panel], names: Sequence[str], notes: S
         key.text(
             0.0,
             0.27,
-            "Numbers above a panel: PCE.\nZero is calibrated, grey is what\n"
-            "chance allows, the same in every\npanel: the scales differ.",
+            "Numbers above a panel: PCE.\nZero is calibrated; grey is the 95 %\n"
+            "consistency band, the same in every\npanel: the scales differ.",
             color=GREY,
             fontsize=8,
             va="top",

@@ -1,4 +1,4 @@
-"""The figure of a check: for every pre-rank its PIT histogram and its reliability curve."""
+"""The figure of a check: for every pre-rank its rank (PIT) histogram and its reliability diagram."""
 
 import textwrap
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from prerank.reporting.style import BLUE, GREY, INK, ORANGE, PALE, new_figure, q
 def histogram_panel(
     ax: Axes, edges: np.ndarray, heights: np.ndarray, band: tuple[float, float], colour: str = BLUE
 ) -> Axes:
-    """PIT histogram as densities (K, bins): bars for the mean over projections, a step line for each of several."""
+    """Rank (PIT) histogram as densities (K, bins): bars for the mean over projections, a step line for each of several."""
     ax.axhspan(*band, color=PALE, lw=0, zorder=0)
     ax.bar(
         edges[:-1], heights.mean(0), np.diff(edges), align="edge", color=colour, alpha=0.75, edgecolor="white", lw=0.6
@@ -32,7 +32,7 @@ def histogram_panel(
 def reliability_panel(
     ax: Axes, levels: np.ndarray, frequency: np.ndarray, band: np.ndarray, colour: str = BLUE
 ) -> Axes:
-    """Reliability curves (J, K) against their levels with the band that chance allows around the diagonal."""
+    """Reliability diagram: curves (J, K) against their levels, with the consistency band around the diagonal."""
     ax.fill_between(levels, levels - band, levels + band, color=PALE, lw=0, zorder=0)
     ax.plot([0, 1], [0, 1], color=INK, lw=0.8, ls=(0, (4, 3)))
     width = 1.6 if frequency.shape[1] == 1 else 0.9
@@ -46,7 +46,7 @@ def reliability_panel(
 
 
 def diagnosis_figure(panels: Sequence[dict[str, Any]], n_cases: int) -> Figure:
-    """Two rows of panels, one column per pre-rank; orange where the corrected test rejects."""
+    """Two rows of panels, one column per pre-rank; orange where the adjusted p-value is at most 0.05."""
     with quiet_style():
         figure = new_figure(max(4.0, 1.75 * len(panels)), 4.7)
         axes = figure.subplots(2, len(panels), squeeze=False)
@@ -57,17 +57,16 @@ def diagnosis_figure(panels: Sequence[dict[str, Any]], n_cases: int) -> Figure:
             histogram_panel(top, panel["edges"], panel["heights"], (max(0.0, 1 - half), 1 + half), colour)
             reliability_panel(bottom, panel["levels"], panel["frequency"], panel["band"], colour)
             top.set_title(panel["title"], color=colour)
-            words = [line for text in (panel["reading"], *panel["caption"]) for line in textwrap.wrap(text, 24)]
+            words = [line for text in (panel["reading"], *panel["caption"]) for line in textwrap.wrap(text, 27)]
             bottom.set_xlabel("\n".join(words), fontsize=7.5)
             if column:
                 bottom.tick_params(labelleft=False)
         axes[0, 0].set_ylabel("PIT density")
         axes[1, 0].set_ylabel("observed share")
-        figure.suptitle(
-            f"Projected PITs of {n_cases:,} cases: flat and on the diagonal is calibrated, grey is what chance allows",
-            x=0.01,
-            ha="left",
-            fontsize=10,
-            color=GREY,
+        title = (
+            f"Rank histograms and reliability diagrams, {n_cases:,} cases: flat and on the diagonal is calibrated. "
+            "Grey: ±3 standard errors of a bin (top), 95 % consistency band (bottom)"
         )
+        lines = textwrap.wrap(title, int(15 * figure.get_figwidth()))
+        figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10, color=GREY)
     return figure

@@ -1,4 +1,4 @@
-"""Many small PIT histograms side by side: scenarios in rows, pre-ranks in columns."""
+"""Many small rank histograms side by side: scenarios in rows, pre-ranks in columns."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,9 +21,9 @@ class HistogramPanel(NamedTuple):
 
 
 def small_histogram(ax: Axes, panel: HistogramPanel, top: float = 3.0) -> Axes:
-    """A PIT histogram of a few square centimetres: bars for one projection, a line for each of several.
+    """A rank histogram of a few square centimetres: bars for one projection, a line for each of several.
 
-    Orange where the test rejects, blue where it does not; the pale band is what chance allows. Heights above `top` are
+    Orange where the test rejects, blue where it does not; the pale band is the consistency band. Heights above `top` are
     cut.
     """
     colour = ORANGE if panel.rejected else BLUE
@@ -71,7 +71,7 @@ def histogram_grid(
     key = [
         Patch(color=ORANGE, alpha=0.85, lw=0, label="test rejects at 5 %"),
         Patch(color=BLUE, alpha=0.85, lw=0, label="does not reject"),
-        Patch(color=GREY, alpha=0.35, lw=0, label="95 % of all bins of a true forecast"),
+        Patch(color=GREY, alpha=0.35, lw=0, label="95 % consistency band, all bins"),
         Line2D([], [], color=INK, lw=0.6, ls=(0, (3, 2)), label="uniform"),
     ]
     figure.legend(handles=key, loc="outside lower center", ncols=4, handlelength=1.4, columnspacing=1.4, fontsize=8)

@@ -43,7 +43,7 @@ def density_panel(
 def curve_panel(
     ax: Axes, levels: np.ndarray, curves: Mapping[str, np.ndarray], lower: np.ndarray, upper: np.ndarray
 ) -> Axes:
-    """PIT curves by name over the simultaneous band of a calibrated forecast; the diagonal is calibration."""
+    """PIT curves by name over the simultaneous consistency band; the diagonal is calibration."""
     ax.fill_between(levels, lower, upper, color=PALE, lw=0, zorder=0)
     ax.plot([0, 1], [0, 1], color=INK, lw=0.7, ls=(0, (4, 3)))
     for (name, frequency), colour, dash in zip(curves.items(), (GREEN, INK), ("-", (0, (5, 1.5))), strict=False):

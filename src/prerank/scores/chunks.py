@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from prerank.forecast.chunks import at_once
+from prerank.chunks import at_once
 from prerank.scores.estimators import Pairing
 
 

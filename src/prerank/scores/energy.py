@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from prerank.chunks import ELEMENTS
 from prerank.forecast import Forecast, accepts_arrays
-from prerank.forecast.chunks import ELEMENTS
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members
@@ -19,7 +19,7 @@ def energy_score(
     estimator: Estimator = _FAIR,
     *,
     weights: Tensor | None = None,
-    n_members: int = 100,
+    n_draws: int = 100,
     seed: int = 0,
 ) -> Tensor:
     r"""Energy score of each case (Gneiting and Raftery 2007), the multivariate CRPS.
@@ -32,8 +32,8 @@ def energy_score(
     it little: see `variogram_score`. `estimator` says how members give the spread: `Fair()`, `Paper()` or `TwoSets()`.
 
     `y` is (..., N, D). `forecast` is an `Ensemble` or an array of members (..., N, M, D), with optional `weights`
-    (..., N, M), or a distribution with batch shape (..., N), of which `n_members` equally weighted draws are scored,
-    without gradient; train on `Ensemble(law.rsample(...))` or `GaussianMixture.draw`. Result (..., N). Leading axes
+    (..., N, M), or a distribution with batch shape (..., N), of which `n_draws` equally weighted draws are scored,
+    without gradient; train on `Ensemble(forecast.rsample(...))` or `GaussianMixture.draw`. Result (..., N). Leading axes
     broadcast. NaN, infinity, empty input and other shapes raise ValueError, as does one member under `Fair()`.
 
     >>> from prerank.scores import Paper
@@ -43,7 +43,7 @@ def energy_score(
     >>> energy_score(y, members, Paper())  # 5/3 - (1/2) 20/9
     tensor([0.5556])
     """
-    y, ensemble = observations_and_members(y, forecast, weights, n_members, seed)
+    y, ensemble = observations_and_members(y, forecast, weights, n_draws, seed)
     pairing = pair(estimator, ensemble)
     return over_cases(_energy, y, pairing, pairing.n_pairs)
 

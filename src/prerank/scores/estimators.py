@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.forecast import Ensemble
-from prerank.scores.inputs import as_dtype, check_members
+from prerank.forecast import Ensemble, require_members
+from prerank.scores.inputs import as_dtype
 
 
 class Pairing(NamedTuple):
@@ -92,7 +92,7 @@ class TwoSets:
 
     The distance to the observation comes from the first set alone. The sets are the forecast and `other`, or, without
     `other`, the first floor(M/2) members and the rest, which must then be exchangeable (independent draws are; sorted
-    members are not). The protocol behind the paper's published numbers: a distribution with `n_members=200` makes two
+    members are not). The protocol behind the paper's published numbers: a distribution with `n_draws=200` makes two
     sets of 100 draws. Noisier than `Fair` at the same M, so use it for that protocol only.
 
     >>> pairing = TwoSets().pair(Ensemble(torch.zeros(1, 5, 2)))
@@ -108,7 +108,7 @@ class TwoSets:
     def _sets(self, forecast: Ensemble) -> tuple[Ensemble, Ensemble]:
         members = forecast.members
         if self.other is not None:
-            check_members(self.other, "TwoSets(other=)")
+            require_members(self.other, "TwoSets(other=)")
             shape, others = tuple(members.shape), tuple(self.other.members.shape)
             if (shape[:-2], shape[-1]) != (others[:-2], others[-1]):
                 raise ValueError(
@@ -118,7 +118,7 @@ class TwoSets:
         if forecast.weights is not None:
             raise ValueError(
                 f"TwoSets() would cut {forecast.n_members} weighted members in halves, which need not follow the same "
-                "law; pass the second set as TwoSets(other=Ensemble(members, weights)), or use Fair()"
+                "forecast; pass the second set as TwoSets(other=Ensemble(members, weights)), or use Fair()"
             )
         if forecast.n_members < 2:
             raise ValueError(

@@ -4,10 +4,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, accepts_arrays, as_observations, require_vector_distribution
-from prerank.forecast.arrays import described
-from prerank.forecast.support import refuse_outside_support
-from prerank.scores.inputs import check_observations, check_shapes
+from prerank.forecast import (
+    Ensemble,
+    accepts_arrays,
+    as_observations,
+    described,
+    refuse_outside_support,
+    require_fitting,
+    require_observations,
+)
 
 
 @accepts_arrays(labelled=("y",))
@@ -21,8 +26,8 @@ def nll(y: Tensor, forecast: Distribution) -> Tensor:
     `y` is (..., N, D), `forecast` a distribution with `log_prob`, batch shape (..., N) and event shape (D,). Result
     (..., N), differentiable in the distribution's parameters. NaN, infinite and empty `y` raise ValueError.
 
-    >>> law = torch.distributions.MultivariateNormal(torch.zeros(3, 2), torch.eye(2))
-    >>> nll(torch.zeros(3, 2), law)  # log(2 pi)
+    >>> forecast = torch.distributions.MultivariateNormal(torch.zeros(3, 2), torch.eye(2))
+    >>> nll(torch.zeros(3, 2), forecast)  # log(2 pi)
     tensor([1.8379, 1.8379, 1.8379])
     """
     if isinstance(y, Distribution | Ensemble):
@@ -32,9 +37,7 @@ def nll(y: Tensor, forecast: Distribution) -> Tensor:
             f"{described(forecast)} has no density; nll needs a torch distribution, energy_score takes members"
         )
     y = as_observations(y)
-    require_vector_distribution(forecast, y.shape[-2])
-    check_observations(y)
-    batch, event = forecast.batch_shape, forecast.event_shape
-    check_shapes(y, (*batch, 1, *event))
-    refuse_outside_support(forecast, y, "score its draws with energy_score instead")
-    return -forecast.log_prob(y.expand(torch.broadcast_shapes(y.shape, (*batch, *event))))
+    require_fitting(y, forecast)
+    require_observations(y)
+    refuse_outside_support(y, forecast, "score its draws with energy_score instead")
+    return -forecast.log_prob(y.expand(torch.broadcast_shapes(y.shape, forecast.batch_shape + forecast.event_shape)))

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, accepts_arrays, as_tensor
-from prerank.forecast.layout import refuse_swapped
+from prerank.forecast import Ensemble, accepts_arrays, as_tensor, refuse_swapped
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members
@@ -35,7 +34,7 @@ def crps(
     if isinstance(t_members, Distribution):
         raise TypeError(
             f"crps takes the projected members (..., N, M, K), not a {type(t_members).__name__}; project the members "
-            "of prerank.forecast.equally_weighted_draws(law, n_members)"
+            "of prerank.forecast.equally_weighted_draws(forecast, n_draws)"
         )
     refuse_swapped(t, t_members)
     if not isinstance(t_members, Ensemble):
@@ -63,7 +62,7 @@ def _crps(t: Tensor, first: Members, second: Members | None, factor: Tensor) -> 
 def _mean_difference(points: Tensor, left: Tensor, right: Tensor) -> Tensor:
     r"""$E|A - B| = \int F_A (1 - F_B) + F_B (1 - F_A)$ of two laws on common points (n, M, K): (n, K).
 
-    `left` and `right` (n, M) are the shares of the points in either law.
+    `left` and `right` (n, M) are the shares of the points in either distribution.
     """
     # stable, so that the subgradient of tied members is the same on every device
     ordered, order = points.mT.contiguous().sort(stable=True)

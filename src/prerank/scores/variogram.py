@@ -22,7 +22,7 @@ def variogram_score(
     estimator: Estimator = _FAIR,
     *,
     weights: Tensor | None = None,
-    n_members: int = 100,
+    n_draws: int = 100,
     seed: int = 0,
 ) -> Tensor:
     r"""Variogram score of each case (Scheuerer and Hamill 2015).
@@ -36,7 +36,7 @@ def variogram_score(
     subtracts the sampling variance of that mean, which makes the score unbiased and comparable between ensembles of
     different size. Both are the same kernel-score estimators as those of `energy_score`.
 
-    `y` is (..., N, D), D at least 2; `forecast`, `weights`, `n_members` and `seed` are as in `energy_score`. Result
+    `y` is (..., N, D), D at least 2; `forecast`, `weights`, `n_draws` and `seed` are as in `energy_score`. Result
     (..., N), differentiable (equal targets of a member contribute no gradient). NaN, infinity, empty input and other
     shapes raise ValueError, as do one target and, under `Fair()`, one member.
 
@@ -47,7 +47,7 @@ def variogram_score(
     >>> variogram_score(y, members, power=1).round(decimals=4)  # less 2 (variance 4) / (3 members)
     tensor([5.3333])
     """
-    y, ensemble = observations_and_members(y, forecast, weights, n_members, seed)
+    y, ensemble = observations_and_members(y, forecast, weights, n_draws, seed)
     targets = y.shape[-1]
     if targets < 2:
         raise ValueError("y has D = 1 target, so there are no pairs to difference; use crps or energy_score")

@@ -1,1 +1,50 @@
 """The paper's experiments: what is run, what is recorded, and what it says."""
+
+from typing import TYPE_CHECKING
+
+from prerank.lazy import public_names
+
+if TYPE_CHECKING:
+    from prerank.studies.claims import PAPER_CLAIMS, claims_markdown, judge_claims
+    from prerank.studies.demonstration import PENALISED, STRENGTHS, Evaluated, demonstrate, demonstration_picture
+    from prerank.studies.draws import single_threaded_operations
+    from prerank.studies.figures import needed_figure, power_figure, simulation_figure
+    from prerank.studies.marginal import run_marginal
+    from prerank.studies.marginal_figures import marginal_figure
+    from prerank.studies.power import FULL_POWER, QUICK_POWER, cases_needed, run_power
+    from prerank.studies.recommend import recommendation_sentences, recommendations
+    from prerank.studies.scenarios import Simulation, gaussian_field, gaussian_vector
+    from prerank.studies.simulation import AS_PUBLISHED, EXACT, run_simulation
+    from prerank.studies.tables import require_folder, write_table
+
+_HOMES = {
+    "AS_PUBLISHED": "simulation",
+    "EXACT": "simulation",
+    "Evaluated": "demonstration",
+    "FULL_POWER": "power",
+    "PAPER_CLAIMS": "claims",
+    "PENALISED": "demonstration",
+    "QUICK_POWER": "power",
+    "STRENGTHS": "demonstration",
+    "Simulation": "scenarios",
+    "cases_needed": "power",
+    "claims_markdown": "claims",
+    "demonstrate": "demonstration",
+    "demonstration_picture": "demonstration",
+    "gaussian_field": "scenarios",
+    "gaussian_vector": "scenarios",
+    "judge_claims": "claims",
+    "marginal_figure": "marginal_figures",
+    "needed_figure": "figures",
+    "power_figure": "figures",
+    "recommendation_sentences": "recommend",
+    "recommendations": "recommend",
+    "require_folder": "tables",
+    "run_marginal": "marginal",
+    "run_power": "power",
+    "run_simulation": "simulation",
+    "simulation_figure": "figures",
+    "single_threaded_operations": "draws",
+    "write_table": "tables",
+}
+__getattr__, __dir__ = public_names("prerank.studies", _HOMES)

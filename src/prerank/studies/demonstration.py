@@ -1,8 +1,8 @@
-"""The demonstration: a model that cannot be right, trained with and without a penalty, beside the true law.
+"""The demonstration: a misspecified model, trained with and without a penalty, beside the true distribution.
 
-The law has two humps and scales that move with the features; the model is a single Gaussian. Plain maximum likelihood
+The truth has two modes and scales that move with the features; the model is a single Gaussian. Plain maximum likelihood
 gets the second moments right and the shape wrong, which some pre-ranks see and others do not. The penalty buys
-calibration with a little sharpness. The oracle shows what a perfect forecast scores on the same rows.
+calibration with a little sharpness. The oracle shows what the true distribution scores on the same rows.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from prerank.data import Bimodal
 from prerank.diagnosis import Check, check
 from prerank.estimator import MixtureRegressor
 from prerank.forecast import GaussianMixture
-from prerank.reporting.demonstration import Panel, demonstration_figure
+from prerank.reporting import Panel, demonstration_figure
 from prerank.scores import energy_score, nll
 
 PENALISED = (Marginal(), Location(), Scale(), PCA())
@@ -25,7 +25,7 @@ PENALISED = (Marginal(), Location(), Scale(), PCA())
 STRENGTHS = (0, 1, 5, 10)
 
 
-class Judged(NamedTuple):
+class Evaluated(NamedTuple):
     """A forecast of the test rows: its name, mean energy score and NLL, and the check of every pre-rank."""
 
     name: str
@@ -37,39 +37,39 @@ class Judged(NamedTuple):
 class Demonstration(NamedTuple):
     """Plain, penalised and oracle, in this order, and the strength that tuning chose."""
 
-    plain: Judged
-    penalised: Judged
-    oracle: Judged
+    plain: Evaluated
+    penalised: Evaluated
+    oracle: Evaluated
     strength: float
     n_train: int
     n_test: int
 
     @property
-    def forecasts(self) -> tuple[Judged, Judged, Judged]:
+    def forecasts(self) -> tuple[Evaluated, Evaluated, Evaluated]:
         return self.plain, self.penalised, self.oracle
 
 
 def demonstrate(n_train: int = 3000, n_test: int = 2000, seed: int = 0, verbose: bool = False) -> Demonstration:
-    """Train on a table whose law is known, with and without a penalty, and judge both beside the law itself."""
+    """Train where the truth is known, with and without a penalty, and evaluate both beside the truth on held-out rows."""
     recipe = Bimodal()
     train, test = recipe.table(n_train, seed=2 * seed), recipe.table(n_test, seed=2 * seed + 1)
     plain = MixtureRegressor(
         n_components=1, hidden=(32,), learning_rate=0.003, patience=10, random_state=seed, verbose=verbose
     )
-    penalised = clone(plain).set_params(prerank=PENALISED, strengths=STRENGTHS)
-    laws = [model.fit(train.x, train.y).predict_distribution(test.x) for model in (plain, penalised)]
+    penalised = clone(plain).set_params(preranks=PENALISED, strengths=STRENGTHS)
+    fitted = [model.fit(train.x, train.y).predict_distribution(test.x) for model in (plain, penalised)]
     y = torch.as_tensor(test.y, dtype=torch.float64)
     names = ("plain NLL", "penalised", "oracle")
     first, second, third = (
-        judge(name, law, y, seed) for name, law in zip(names, (*laws, recipe.law(test.x)), strict=True)
+        evaluate(name, forecast, y, seed) for name, forecast in zip(names, (*fitted, recipe.law(test.x)), strict=True)
     )
     return Demonstration(first, second, third, penalised.strength_, n_train, n_test)
 
 
-def judge(name: str, law: GaussianMixture, y: torch.Tensor, seed: int) -> Judged:
+def evaluate(name: str, forecast: GaussianMixture, y: torch.Tensor, seed: int) -> Evaluated:
     """Scores and check of a forecast of y (N, D)."""
-    score = energy_score(y, law.ensemble(100, seed, "energy score")).mean()
-    return Judged(name, float(score), float(nll(y, law).mean()), check(y, law, seed=seed))
+    score = energy_score(y, forecast.ensemble(100, seed, "energy score")).mean()
+    return Evaluated(name, float(score), float(nll(y, forecast).mean()), check(y, forecast, seed=seed))
 
 
 def panels(shown: Demonstration) -> list[Panel]:
@@ -88,11 +88,11 @@ def panels(shown: Demonstration) -> list[Panel]:
     return made
 
 
-def figure(shown: Demonstration) -> Figure:
+def demonstration_picture(shown: Demonstration) -> Figure:
     """Reliability of plain, penalised and oracle for every pre-rank, their scores in the key."""
     return demonstration_figure(
         panels(shown),
-        ["plain NLL", f"penalised, strength {shown.strength:g}", "oracle: the true law"],
+        ["plain NLL", f"penalised, strength {shown.strength:g}", "oracle: the true distribution"],
         [f"energy score {item.energy_score:.3f}, NLL {item.nll:.3f}" for item in shown.forecasts],
-        f"One Gaussian for a law with two humps: {shown.n_test:,} fresh cases",
+        f"One Gaussian for a truth with two modes: {shown.n_test:,} held-out cases",
     )

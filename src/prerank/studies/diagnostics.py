@@ -1,4 +1,4 @@
-"""How a scenario is looked at: a pre-rank, what it learns the forecast's law from, and how its PIT is computed."""
+"""How a scenario is looked at: a pre-rank, what it learns the forecast from, and how its PIT is computed."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,10 +17,11 @@ from prerank.calibration import (
     PreRank,
     ProjectedPIT,
     RandomisedRank,
+    View,
     paper_preranks,
     projected_pit,
 )
-from prerank.forecast import Ensemble, Forecast, GaussianMixture
+from prerank.forecast import Ensemble
 from prerank.randomness import key, normal
 
 
@@ -28,7 +29,7 @@ class Source(Enum):
     """What the pre-rank takes directions, a density or a joint CDF from."""
 
     POOLED = "members pooled with the observation"
-    KNOWN_LAW = "the forecast's known law"
+    KNOWN = "the distribution that the members were drawn from"
     OWN_MEMBERS = "the members that it ranks"
 
 
@@ -47,18 +48,18 @@ class Diagnostic:
     def pit(
         self,
         members: Tensor,
-        law: MultivariateNormal,
+        forecast: MultivariateNormal,
         y: Tensor,
         seed: int = 0,
         case_ids: Tensor | None = None,
         exchangeable: bool = False,
     ) -> ProjectedPIT:
-        """PITs of y (N, D) among members (N, M, D); `law` is the one that the members were drawn from."""
-        reference = {Source.POOLED: None, Source.KNOWN_LAW: law, Source.OWN_MEMBERS: members}[self.source]
+        """PITs of y (N, D) among members (N, M, D); `forecast` is the distribution that the members were drawn from."""
+        reference = {Source.POOLED: None, Source.KNOWN: forecast, Source.OWN_MEMBERS: members}[self.source]
         return projected_pit(
-            self.prerank,
-            Ensemble(members, reference=reference),
             y,
+            Ensemble(members, reference=reference),
+            self.prerank,
             self.how,
             seed=seed,
             case_ids=case_ids,
@@ -77,10 +78,8 @@ class RandomDirections:
     direction_seed: int = 0
     name: str = "random directions"
 
-    def given(
-        self, law: Forecast, seed: int = 0, temperature: float | None = None, case_ids: Tensor | None = None
-    ) -> LinearProjection:
-        targets = law.n_targets if isinstance(law, Ensemble | GaussianMixture) else law.event_shape[-1]
+    def given(self, view: View) -> LinearProjection:
+        targets = view.n_targets
         drawn = normal(key(self.direction_seed, "random directions", targets), (1, targets, targets))
         directions = drawn / drawn.square().sum(-2, keepdim=True).sqrt()
         names = tuple(f"direction {k + 1}" for k in range(targets))
@@ -94,7 +93,7 @@ def exact_diagnostics(n_targets: int) -> tuple[Diagnostic, ...]:
     density; the other four need nothing of the forecast.
     """
     return tuple(
-        Diagnostic(prerank, Source.KNOWN_LAW if isinstance(prerank, HDR) else Source.POOLED)
+        Diagnostic(prerank, Source.KNOWN if isinstance(prerank, HDR) else Source.POOLED)
         for prerank in paper_preranks(n_targets)
     )
 
@@ -102,16 +101,16 @@ def exact_diagnostics(n_targets: int) -> tuple[Diagnostic, ...]:
 def published_diagnostics(n_targets: int) -> tuple[Diagnostic, ...]:
     """The same pre-ranks as the paper did it: members rank the projection that they shaped, not randomised."""
     return tuple(
-        Diagnostic(prerank, Source.KNOWN_LAW if isinstance(prerank, HDR) else Source.OWN_MEMBERS, EmpiricalRank())
+        Diagnostic(prerank, Source.KNOWN if isinstance(prerank, HDR) else Source.OWN_MEMBERS, EmpiricalRank())
         for prerank in paper_preranks(n_targets)
     )
 
 
 def power_diagnostics(n_targets: int) -> tuple[Diagnostic, ...]:
-    """The exact seven, and two yardsticks for PCA: the principal directions of the known law, and random directions."""
+    """The exact seven, and two yardsticks for PCA: the principal directions of the known forecast, and random directions."""
     return (
         *exact_diagnostics(n_targets),
-        Diagnostic(PCA(name="PCA, known law"), Source.KNOWN_LAW),
+        Diagnostic(PCA(name="PCA, known law"), Source.KNOWN),
         Diagnostic(RandomDirections()),
     )
 

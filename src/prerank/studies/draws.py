@@ -45,7 +45,7 @@ def scenario_pits(
     exchangeable: bool = False,
 ) -> dict[str, ProjectedPIT]:
     """PITs of every diagnostic, by name; `exchangeable` ranks the members too where there are several projections."""
-    law = scenario.law()
+    forecast = scenario.forecast()
     true_factor = torch.linalg.cholesky(simulation.covariance)
     factor = torch.linalg.cholesky(scenario.covariance)
     parts: dict[str, list[ProjectedPIT]] = {diagnostic.name: [] for diagnostic in diagnostics}
@@ -56,7 +56,7 @@ def scenario_pits(
         members = scenario.mean + noise.members[cases] @ factor.mT
         for diagnostic in diagnostics:
             also_members = exchangeable and has_several_projections(diagnostic)
-            pit = diagnostic.pit(members, law, y, seed, noise.case_ids[cases], also_members)
+            pit = diagnostic.pit(members, forecast, y, seed, noise.case_ids[cases], also_members)
             parts[diagnostic.name].append(pit)
     return {name: join_cases(part) for name, part in parts.items()}
 

@@ -7,9 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from prerank.reporting.heatmap import heatmap
-from prerank.reporting.histograms import HistogramPanel, histogram_grid
-from prerank.reporting.style import new_figure, quiet_style
+from prerank.reporting import HistogramPanel, heatmap, histogram_grid, new_figure, quiet_style
 from prerank.studies.power import cases_needed
 from prerank.studies.simulation import SimulationResult, histogram_band
 

@@ -1,7 +1,7 @@
 """Marginally calibrated, jointly wrong: the example that opens the paper, in two dimensions.
 
 Observations are bivariate normal with correlation 0.8; the forecast has the same margins and correlation 0.2. The
-paper does not give its law; this one keeps the principal directions of the forecast well defined: a forecast with
+paper does not give its distributions; these keep the principal directions of the forecast well defined: a forecast with
 independent, equally spread targets has none, and PCA would see no more than the margins do.
 """
 
@@ -38,7 +38,7 @@ class MarginalExample(NamedTuple):
 
 
 def bivariate_normal(correlation: float, n_cases: int) -> GaussianMixture:
-    """Standard margins and a correlation, the same law for every case."""
+    """Standard margins and a correlation, the same for every case."""
     if not -1 < correlation < 1:
         raise ValueError(f"a correlation of {correlation} gives no density in the plane; use a number inside (-1, 1)")
     factor = torch.linalg.cholesky(torch.tensor([[1.0, correlation], [correlation, 1.0]], dtype=torch.float64))
@@ -65,7 +65,7 @@ def run_marginal(
     band, null = reliability_band(n_cases), pce_null(n_cases)
     curves, tests = [], []
     for prerank in PRERANKS:
-        pit = projected_pit(prerank, forecast, y)
+        pit = projected_pit(y, forecast, prerank)
         frequency, errors = reliability_curve(pit).frequency, pce(pit)
         for k, name in enumerate(pit.names):
             labels = {"prerank": prerank.name, "projection": name}
@@ -73,7 +73,10 @@ def run_marginal(
             curves.append(pd.DataFrame(labels | {column: np.asarray(values) for column, values in curve.items()}))
             p_value = float(null.p_value(float(errors[k])))
             tests.append(labels | {"pce": float(errors[k]), "null_level": null.mean, "p_value": p_value})
-    laws = {"true_correlation": true_correlation, "forecast_correlation": forecast_correlation}
+    correlations = {"true_correlation": true_correlation, "forecast_correlation": forecast_correlation}
     return MarginalExample(
-        y, draws, pd.concat(curves, ignore_index=True), pd.DataFrame(tests).assign(n_cases=n_cases, seed=seed, **laws)
+        y,
+        draws,
+        pd.concat(curves, ignore_index=True),
+        pd.DataFrame(tests).assign(n_cases=n_cases, seed=seed, **correlations),
     )

@@ -41,8 +41,8 @@ class PowerDesign(NamedTuple):
     block: int = 20_000
 
 
-FULL = PowerDesign()
-QUICK = PowerDesign(sizes=(50, 100, 200, 400), n_cases=4_000, repetitions=40, n_null=199, block=4_000)
+FULL_POWER = PowerDesign()
+QUICK_POWER = PowerDesign(sizes=(50, 100, 200, 400), n_cases=4_000, repetitions=40, n_null=199, block=4_000)
 
 
 class _Block(NamedTuple):
@@ -55,7 +55,7 @@ class _Block(NamedTuple):
 
 def run_power(
     simulation: Simulation,
-    design: PowerDesign = FULL,
+    design: PowerDesign = FULL_POWER,
     n_members: int = 20,
     seed: int = 0,
     device: torch.device | str = "cpu",

@@ -3,27 +3,19 @@
 import pandas as pd
 
 from prerank.studies.power import cases_needed
-from prerank.studies.scenarios import (
-    ANISOTROPY,
-    FLIP,
-    MEAN_DOWN,
-    MEAN_UP,
-    RANGE_LONG,
-    RANGE_SHORT,
-    SCRAMBLE,
-    STRUCTURE,
-    VARIANCE_DOWN,
-    VARIANCE_UP,
-)
+from prerank.studies.scenarios import ANISOTROPY, COMPONENTS, MEANS, RANGES, VARIANCES
 
 QUESTIONS: dict[str, tuple[str, ...]] = {
-    "a biased mean": (MEAN_UP, MEAN_DOWN),
-    "a wrong variance": (VARIANCE_UP, VARIANCE_DOWN),
-    "wrong correlation": (RANGE_SHORT, RANGE_LONG),
+    "a biased mean": MEANS,
+    "a wrong variance": VARIANCES,
+    "wrong correlation": RANGES,
     "wrong anisotropy": (ANISOTROPY,),
-    "wrong principal components": (SCRAMBLE, STRUCTURE, FLIP),
+    "wrong principal components": COMPONENTS,
 }
-_YARDSTICKS = ("PCA, known law", "random directions")  # not for daily use: they need the law, or are there to compare
+_YARDSTICKS = (
+    "PCA, known law",
+    "random directions",
+)  # for comparison only
 
 
 def recommendations(power: pd.DataFrame, wanted: float = 0.8) -> pd.DataFrame:
@@ -46,7 +38,7 @@ def recommendations(power: pd.DataFrame, wanted: float = 0.8) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def sentences(table: pd.DataFrame) -> list[str]:
+def recommendation_sentences(table: pd.DataFrame) -> list[str]:
     """The recommendations as plain sentences."""
     return [
         f"To find {row['to find']} use {row['use']}"

@@ -43,7 +43,7 @@ class Scenario:
     def name(self) -> str:
         return self.error if self.form is Form.PAPER else f"{self.error}, {self.form.value}"
 
-    def law(self) -> MultivariateNormal:
+    def forecast(self) -> MultivariateNormal:
         """The forecast, with one batch entry that serves every case."""
         return MultivariateNormal(self.mean[None], scale_tril=torch.linalg.cholesky(self.covariance)[None])
 
@@ -75,6 +75,9 @@ VARIANCE_UP, VARIANCE_DOWN = "variance ×1.75", "variance ×0.25"
 RANGE_SHORT, RANGE_LONG = "range 0.3", "range 1.7"
 SCRAMBLE, STRUCTURE, FLIP = "PCA scramble", "PCA structure", "PC flip"
 ANISOTROPY = "anisotropy ×5"
+MEANS, VARIANCES, RANGES = (MEAN_UP, MEAN_DOWN), (VARIANCE_UP, VARIANCE_DOWN), (RANGE_SHORT, RANGE_LONG)
+COMPONENTS = (SCRAMBLE, STRUCTURE, FLIP)
+"""Mistakes by kind: what is wrong, in every size or direction."""
 
 
 def gaussian_vector(n_targets: int = 10) -> Simulation:

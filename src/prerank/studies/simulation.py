@@ -14,8 +14,8 @@ from prerank.calibration import ProjectedPIT, pce, pce_null, pce_test
 from prerank.randomness import numpy_generator
 from prerank.studies.diagnostics import Diagnostic, exact_diagnostics, published_diagnostics
 from prerank.studies.draws import Noise, draw_noise, in_parallel, scenario_pits
+from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.scenarios import Scenario, Simulation
-from prerank.training.evaluate import AS_PUBLISHED, EXACT
 
 
 class SimulationResult(NamedTuple):

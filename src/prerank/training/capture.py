@@ -1,12 +1,19 @@
-"""A function of one tensor, called as it is or replayed as a CUDA graph."""
+"""A function of tensors, called as it is or replayed as a CUDA graph."""
 
 import gc
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from prerank.training.terms import declares_capture
+
+
+def is_capturable(device: torch.device, *terms: object) -> bool:
+    """Whether a step with these scores and penalties is replayed as a graph: on a GPU, if all of them declare it."""
+    return device.type == "cuda" and all(declares_capture(term) for term in terms)
 
 
 class Plain:
@@ -23,33 +30,42 @@ class Captured:
     """The function as a CUDA graph: captured at the first call, replayed afterwards with new inputs copied in.
 
     Hundreds of small kernels then start without the host, which could not keep up with them. The first call runs the
-    function a few times to warm libraries up, so its effects on `state` are undone before the capture.
+    function a few times to warm libraries up, so its effects on `state`, all tensors that it changes, are undone. A
+    function that waits for the device, as the library's eigenvectors do, cannot be captured and is called as it is.
     """
 
-    def __init__(self, function: Callable[..., None], warm_ups: int = 3) -> None:
-        self.function, self.warm_ups = function, warm_ups
+    def __init__(self, function: Callable[..., None], state: Sequence[Tensor], warm_ups: int = 3) -> None:
+        self.function, self.state, self.warm_ups = function, state, warm_ups
         self.graph: torch.cuda.CUDAGraph | None = None
         self.inputs: tuple[Tensor, ...] = ()
+        self.waits = False
 
     def __call__(self, *inputs: Tensor) -> None:
-        if self.graph is None:
+        if self.graph is None and not self.waits:
             self._capture(inputs)
-        assert self.graph is not None
+        if self.graph is None:
+            self.function(*inputs)
+            return
         for static, given in zip(self.inputs, inputs, strict=True):
             static.copy_(given)
         self.graph.replay()
 
     def _capture(self, inputs: tuple[Tensor, ...]) -> None:
         self.inputs = tuple(given.clone() for given in inputs)
-        owner: Any = getattr(self.function, "__self__", None)
-        state = owner.state() if owner is not None else []
-        before = [tensor.clone() for tensor in state]
+        before = [tensor.clone() for tensor in self.state]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(self.warm_ups):
+            for _ in range(self.warm_ups - 1):
                 self.function(*self.inputs)
+            self.waits = _waits(self.function, self.inputs)
         torch.cuda.current_stream().wait_stream(side)
+        if not self.waits:
+            self._record()
+        for tensor, value in zip(self.state, before, strict=True):
+            tensor.copy_(value)
+
+    def _record(self) -> None:
         # A graph of an earlier fit that is collected during the capture would invalidate it.
         gc.collect()
         collecting = gc.isenabled()
@@ -61,8 +77,28 @@ class Captured:
         finally:
             if collecting:
                 gc.enable()
-        for tensor, value in zip(state, before, strict=True):
-            tensor.copy_(value)
+
+
+def _waits(function: Callable[..., None], inputs: tuple[Tensor, ...]) -> bool:
+    """Whether the function, called once, makes the host wait for the device."""
+    before = torch.cuda.get_sync_debug_mode()
+    _on_waiting("error")
+    try:
+        function(*inputs)
+    except RuntimeError as failure:
+        if "synchronizing CUDA operation" not in str(failure):
+            raise
+        return True
+    finally:
+        _on_waiting(before)
+    return False
+
+
+def _on_waiting(mode: int | str) -> None:
+    with warnings.catch_warnings():
+        # torch says that it may overlook a wait; the capture would then refuse it
+        warnings.filterwarnings("ignore", "Synchronization debug mode")
+        torch.cuda.set_sync_debug_mode(mode)
 
 
 class Branches:

@@ -7,34 +7,14 @@ batched over, the models axis.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from prerank.forecast import Forecast, GaussianMixture
-from prerank.gpu import has_kernels
-from prerank.models.network import MixtureNetwork, mixture_from, perceptron
-from prerank.training.penalty import Noise, Shapes, Sizes
-
-
-class Penalty(Protocol):
-    """What `fit` asks of a penalty: `PreRankPenalty`, `PublishedPenalty` or your own hashable value."""
-
-    @property
-    def name(self) -> str: ...
-
-    def noise_shapes(self, forecast: Sizes, n_cases: int) -> Shapes: ...
-
-    def __call__(
-        self,
-        forecast: Forecast,
-        y: Tensor,
-        seed: int = 0,
-        step: int = 0,
-        case_weights: Tensor | None = None,
-        noise: Noise = (None, None),
-    ) -> Tensor: ...
+from prerank.forecast import GaussianMixture
+from prerank.kernels import ADAM, kernel_for
+from prerank.models import MixtureNetwork, mixture_from, perceptron
+from prerank.training.terms import Penalty, require_penalty
 
 
 @dataclass(frozen=True)
@@ -48,8 +28,8 @@ class Run:
     def __post_init__(self) -> None:
         if not 0 <= self.strength < math.inf:
             raise ValueError(f"strength={self.strength}: a penalty's strength is zero or more, and finite")
-        if self.penalty is not None and not callable(self.penalty):
-            raise TypeError(f"{self.penalty!r} is not a penalty; pass PreRankPenalty(Location()), say")
+        if self.penalty is not None:
+            require_penalty(self.penalty)
         if self.penalty is None and self.strength > 0:
             raise ValueError(f"strength={self.strength} without a penalty; pass PreRankPenalty(...) or leave it out")
 
@@ -196,11 +176,9 @@ def adam(
     """
     b1, b2 = decay
     fleet.updates.add_(update)
-    if has_kernels(fleet.updates):
-        from prerank.training import fleet_kernel
-
+    if fused := kernel_for(ADAM, fleet.updates):
         moments = fleet.first_moments, fleet.second_moments
-        fleet_kernel.adam(fleet.weights, *moments, gradients, update, fleet.updates, learning_rate, decay, epsilon)
+        fused(fleet.weights, *moments, gradients, update, fleet.updates, learning_rate, decay, epsilon)
         return
     # a model that has never been updated keeps its weights; the maximum only avoids a division by zero there
     count = fleet.updates.clamp_min(1.0)
@@ -220,10 +198,6 @@ def adam(
 
 def all_finite(tensors: Sequence[Tensor]) -> Tensor:
     """Which models (E,) have only finite numbers in all of the tensors (E, ...)."""
-    if has_kernels(tensors[0]):
-        from prerank.training import fleet_kernel
-
-        return fleet_kernel.all_finite(tensors)
     # a number that is not finite makes the sum not finite: one question for all of them
     return torch.stack([tensor.reshape(len(tensor), -1).sum(-1) for tensor in tensors]).sum(0).isfinite()
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from prerank.forecast import GaussianMixture
+from prerank.forecast import GaussianMixture, as_observations
 from prerank.scores import TwoSets, energy_score
 
 
@@ -13,9 +13,11 @@ class NegativeLogLikelihood:
     """-log f(y): the score of the paper. Exact, no draws."""
 
     n_draws: int = 0
+    capturable = True
 
-    def __call__(self, forecast: GaussianMixture, y: Tensor, noise: Tensor | None = None) -> Tensor:
+    def __call__(self, y: Tensor, forecast: GaussianMixture, noise: Tensor | None = None) -> Tensor:
         """Score of each case, (..., N)."""
+        y = as_observations(y)
         return -forecast.log_prob(y.expand(*forecast.batch_shape, -1))
 
 
@@ -33,8 +35,9 @@ class EnergyScore:
         if self.n_draws < 2 or self.n_draws % 2:
             raise ValueError(f"EnergyScore(n_draws={self.n_draws}): two halves are drawn, so the number is even")
 
-    def __call__(self, forecast: GaussianMixture, y: Tensor, noise: Tensor | None = None) -> Tensor:
+    def __call__(self, y: Tensor, forecast: GaussianMixture, noise: Tensor | None = None) -> Tensor:
         """Score of each case, (..., N)."""
+        y = as_observations(y)
         half = self.n_draws // 2
         if noise is None:
             first, second = forecast.draw(half), forecast.draw(half, stream="second half")
@@ -43,6 +46,3 @@ class EnergyScore:
             first, second = (forecast.draw(half, noise=part) for part in numbers.split(half, -2))
         y = y.expand(*forecast.batch_shape, -1)
         return (energy_score(y, first, TwoSets(second)) + energy_score(y, second, TwoSets(first))) / 2
-
-
-Score = NegativeLogLikelihood | EnergyScore

@@ -1,69 +1,43 @@
 """The paper's method: a differentiable penalty on the PITs of a pre-rank, added to a proper score."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from prerank.calibration import (
-    PCA,
-    Contrast,
-    Copula,
-    Location,
-    Marginal,
+    DistributionView,
+    LinearProjection,
+    PointsView,
     PreRank,
     SmoothRank,
+    View,
+    listed_preranks,
+    needs_of,
     pce_kde,
     smooth_pit,
 )
-from prerank.calibration.inputs import listed_preranks
-from prerank.calibration.projection import LinearProjection
 from prerank.forecast import (
     Ensemble,
     Forecast,
     GaussianMixture,
     as_observations,
+    described,
     differentiable_draws,
-    require_vector_distribution,
+    require_fitting,
+    require_observations,
 )
-from prerank.forecast.arrays import described
 from prerank.randomness import key, normal
+from prerank.training.terms import Penalty, Sizes, Stream, declares_capture
 
+RANKED, LEARNT = "ranked", "learnt"
+"""Streams of the draws that are ranked and of those that pre-ranks learn from."""
 
-@dataclass(frozen=True)
-class SharedNumbers:
-    """Random numbers `values` (M, ...) of which model e uses those of `owner[e]`: models of one seed share theirs."""
-
-    values: Tensor
-    owner: Tensor
-
-    @property
-    def shape(self) -> torch.Size:
-        return self.values.shape
-
-    def of_models(self) -> Tensor:
-        """A copy for every model, (E, ...)."""
-        return self.values[self.owner]
-
-
-Numbers = Tensor | SharedNumbers
-Noise = tuple[Tensor | None, Tensor | None]
-Shapes = tuple[tuple[int, ...] | None, tuple[int, ...] | None]
-_LINEAR = (Marginal, Location, PCA, Contrast)
-
-
-class Sizes(Protocol):
-    """What a penalty must know of a forecast to say how many random numbers it needs."""
-
-    @property
-    def n_targets(self) -> int: ...
-
-    @property
-    def n_components(self) -> int: ...
+Noise = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -78,7 +52,7 @@ class PreRankPenalty:
     >>> from prerank import GaussianMixture, Location
     >>> loc, y = torch.zeros(64, 1, 2, requires_grad=True), torch.ones(64, 2)
     >>> forecast = GaussianMixture(torch.zeros(64, 1), loc, torch.eye(2).expand(64, 1, 2, 2))
-    >>> loss = -forecast.log_prob(y).mean() + 10.0 * PreRankPenalty(Location())(forecast, y)
+    >>> loss = -forecast.log_prob(y).mean() + 10.0 * PreRankPenalty(Location())(y, forecast)
     >>> loss.backward()
     """
 
@@ -91,77 +65,118 @@ class PreRankPenalty:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "preranks", listed(self.preranks))
-        require_sound(self.temperature, self.n_levels, self.power, self.n_draws)
+        _require_sound(self.temperature, self.n_levels, self.power, self.n_draws)
 
     @property
     def name(self) -> str:
         return " + ".join(item.name for item in listed(self.preranks))
 
-    def noise_shapes(self, forecast: Sizes, n_cases: int) -> Shapes:
-        """Shapes of the normal numbers that an evaluation uses, to rank and to learn from; None where it needs none."""
-        shape = (n_cases, self.n_draws, forecast.n_targets)
-        ranked = any(not isinstance(item, _LINEAR) for item in listed(self.preranks))
-        learnt = any(isinstance(item, Copula) for item in listed(self.preranks))
-        return (shape if ranked else None, shape if learnt else None)
+    @property
+    def capturable(self) -> bool:
+        """Whether all pre-ranks declare that they can be replayed as a CUDA graph."""
+        return all(declares_capture(item, "given") for item in listed(self.preranks))
+
+    def parts(self) -> list["PreRankPenalty"]:
+        """A penalty for each pre-rank: this one is their mean."""
+        return [replace(self, preranks=item) for item in listed(self.preranks)]
+
+    def streams(self, sizes: Sizes, n_cases: int) -> dict[str, Stream]:
+        """Normal numbers for the draws to rank and for those to learn from, where the pre-ranks need any."""
+        stream = Stream((n_cases, self.n_draws, sizes.n_targets))
+        needs = [needs_of(item, sizes.n_targets) for item in listed(self.preranks)]
+        ranked, learnt = not all(item.linear for item in needs), any(item.reference for item in needs)
+        return {name: stream for name, needed in ((RANKED, ranked), (LEARNT, learnt)) if needed}
 
     def __call__(
         self,
-        forecast: Forecast,
         y: Tensor,
+        forecast: Forecast,
         seed: int = 0,
         step: int = 0,
         case_weights: Tensor | None = None,
-        noise: Noise = (None, None),
+        noise: Noise | None = None,
     ) -> Tensor:
         """Penalty of forecasts for y (..., B, D): (...,). Give `step` in a loop, so that every step has its own draws.
 
         `case_weights` (B,) or (..., B) enter the empirical CDF of the PITs. `noise` holds standard normal numbers
-        (..., B, S, D) for the draws that are ranked and for those that pre-ranks learn from, in place of the keyed ones.
+        (..., B, S, D) in place of the keyed ones: "ranked" for the draws that are ranked, "learnt" for those that pre-ranks
+        learn from.
         """
-        y = _checked_observations(forecast, y)
+        y = _checked_observations(y, forecast)
         levels = (torch.arange(self.n_levels, dtype=y.dtype, device=y.device) + 0.5) / self.n_levels
         total = torch.zeros((), dtype=y.dtype, device=y.device)
-        for pit in self.pits(forecast, y, seed, step, noise):
+        for pit in self.pits(y, forecast, seed, step, noise):
             error = pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
             total = total + error.mean(-1)
         return total / len(listed(self.preranks))
 
     def pits(
-        self, forecast: Forecast, y: Tensor, seed: int = 0, step: int = 0, noise: Noise = (None, None)
+        self, y: Tensor, forecast: Forecast, seed: int = 0, step: int = 0, noise: Noise | None = None
     ) -> Iterator[Tensor]:
         """The training PITs (..., B, K) of each pre-rank in turn: closed form, or smooth ranks among weighted draws."""
-        draws: tuple[Ensemble, Ensemble | None] | None = None
-        for item in listed(self.preranks):
-            law: Forecast = forecast
-            if isinstance(item, Copula) or isinstance(forecast, Ensemble):
-                draws = self._draws(forecast, y, seed, step, noise) if draws is None else draws
-                assert draws[1] is not None
-                law = draws[1]
-            projection = item.given(law, seed, self.rank.temperature)
+        noise = _checked_noise(noise)
+        preranks = listed(self.preranks)
+        learns = any(needs_of(item, y.shape[-1]).reference for item in preranks)
+        draws = _Draws(forecast, y, self.n_draws, seed, step, noise, learns)
+        view: View
+        if isinstance(forecast, Ensemble):
+            view = PointsView(draws.reference, smooth=True)
+        else:
+            view = TrainingView(forecast, seed, smooth=True, drawn=draws)
+        for item in preranks:
+            projection = item.given(view)
             if isinstance(projection, LinearProjection) and isinstance(forecast, GaussianMixture):
                 yield forecast.pit_along(projection.directions.to(forecast.loc), y)
             else:
-                draws = self._draws(forecast, y, seed, step, noise) if draws is None else draws
-                yield smooth_pit(projection, draws[0], y, self.rank)
+                yield smooth_pit(y, draws.ranked, projection, self.rank)
 
-    def _draws(
-        self, forecast: Forecast, y: Tensor, seed: int, step: int, noise: Noise
-    ) -> tuple[Ensemble, Ensemble | None]:
-        """The draws that are ranked, and those that pre-ranks learn from, if one does: never the same."""
+
+@dataclass(eq=False)
+class _Draws:
+    """The draws that are ranked and those that pre-ranks learn from, never the same; made when they are asked for."""
+
+    forecast: Forecast
+    y: Tensor
+    n_draws: int
+    seed: int
+    step: int
+    noise: Noise
+    learns: bool
+
+    @property
+    def ranked(self) -> Ensemble:
+        return self._sets[0]
+
+    @property
+    def reference(self) -> Ensemble:
+        return self._sets[1]
+
+    @cached_property
+    def _sets(self) -> list[Ensemble]:
+        forecast, y = self.forecast, self.y
         if isinstance(forecast, Ensemble):
-            return _half_of(forecast, 0), _half_of(forecast, 1)
-        learns = any(isinstance(item, Copula) for item in listed(self.preranks))
-        streams = ("draws", "reference") if learns else ("draws",)
+            return [_half_of(forecast, 0), _half_of(forecast, 1)]
+        streams = {"draws": RANKED, "reference": LEARNT} if self.learns else {"draws": RANKED}
         if isinstance(forecast, GaussianMixture):
             shape = (y.shape[-2], self.n_draws, y.shape[-1])
             numbers = [
-                normal(key(seed, stream, step), shape, y.dtype, y.device) if given is None else given
-                for stream, given in zip(streams, noise, strict=False)
+                self.noise[name]
+                if name in self.noise
+                else normal(key(self.seed, stream, self.step), shape, y.dtype, y.device)
+                for stream, name in streams.items()
             ]
-            sets = forecast.draws_from([part.expand(*forecast.batch_shape, *shape[-2:]) for part in numbers])
-        else:
-            sets = [differentiable_draws(forecast, self.n_draws, key(seed, step), stream) for stream in streams]
-        return sets[0], sets[1] if learns else None
+            return forecast.draws_from([part.expand(*forecast.batch_shape, *shape[-2:]) for part in numbers])
+        return [differentiable_draws(forecast, self.n_draws, key(self.seed, self.step), stream) for stream in streams]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainingView(DistributionView):
+    """A distribution in training: gradients flow through what it answers, and all reference draws are those of the step."""
+
+    drawn: _Draws
+
+    def draws(self, name: str, n_draws: int) -> Ensemble:
+        return self.drawn.reference
 
 
 def listed(preranks: PreRank | Sequence[PreRank]) -> tuple[PreRank, ...]:
@@ -171,33 +186,22 @@ def listed(preranks: PreRank | Sequence[PreRank]) -> tuple[PreRank, ...]:
     return tuple(listed_preranks(preranks))
 
 
-def _checked_observations(forecast: Forecast, y: Any) -> Tensor:
+def preranks_in(penalty: Penalty) -> tuple[PreRank, ...]:
+    """The pre-ranks that a penalty calibrates; none for one that does not say."""
+    preranks = getattr(penalty, "preranks", ())
+    return listed(preranks) if hasattr(preranks, "given") or len(preranks) else ()
+
+
+def _checked_observations(y: Any, forecast: Forecast) -> Tensor:
     """y as a tensor that fits the forecast; on a GPU its values are not looked at, which would wait for the device."""
-    if not isinstance(forecast, Distribution | Ensemble):
-        swapped = "; the penalty takes (forecast, y), in this order" if isinstance(y, Distribution | Ensemble) else ""
-        raise TypeError(
-            f"the forecast is {described(forecast)}, not a GaussianMixture, a torch distribution or an Ensemble{swapped}"
-        )
     observed = as_observations(y)
-    if isinstance(forecast, Ensemble):
-        batch, targets = forecast.members.shape[:-2], forecast.n_targets
-    else:
-        require_vector_distribution(forecast, observed.shape[-2])
-        batch, targets = forecast.batch_shape, forecast.event_shape[-1]
-    if observed.shape[-2:] != (batch[-1], targets):
-        raise ValueError(
-            f"y has shape {tuple(observed.shape)}, but the forecast is for {batch[-1]} cases and {targets} targets"
-        )
-    if observed.device.type == "cpu" and not bool(observed.isfinite().all()):
-        bad = int((~observed.isfinite()).any(-1).sum())
-        raise ValueError(
-            f"y has NaN or infinite values in {bad} of {observed[..., 0].numel()} cases, so the penalty would be NaN; "
-            "drop them"
-        )
+    require_fitting(observed, forecast)
+    if observed.device.type == "cpu":
+        require_observations(observed, "drop those cases, or the penalty would be NaN")
     return observed
 
 
-def require_sound(temperature: float, n_levels: int, power: float, n_draws: int) -> None:
+def _require_sound(temperature: float, n_levels: int, power: float, n_draws: int) -> None:
     """Refuse settings under which a penalty has no meaning."""
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature={temperature}: the sharpness of a sigmoid is positive and finite")
@@ -205,6 +209,16 @@ def require_sound(temperature: float, n_levels: int, power: float, n_draws: int)
         raise ValueError(f"n_levels={n_levels}, n_draws={n_draws}: at least two of each are needed")
     if not 1 <= power < math.inf:
         raise ValueError(f"power={power}: the penalty |level - frequency|^power needs a power of 1 or more")
+
+
+def _checked_noise(noise: Any) -> Noise:
+    """Random numbers by name; under names that nobody reads they are refused, since others would be used in their place."""
+    if noise is None:
+        return {}
+    if not isinstance(noise, Mapping) or not {RANKED, LEARNT}.issuperset(noise):
+        found = list(noise) if isinstance(noise, Mapping) else described(noise)
+        raise TypeError(f'noise is {found}; pass numbers by name, noise={{"{RANKED}": ..., "{LEARNT}": ...}}')
+    return noise
 
 
 def _half_of(forecast: Ensemble, which: int) -> Ensemble:

@@ -10,8 +10,8 @@ from prerank.calibration import centred_levels, pce_null
 from prerank.data import PAPER_DATASETS
 from prerank.studies.benchmark.paper_values import paper_table
 from prerank.studies.benchmark.plan import PRERANKS, PROTOCOLS, TOGETHER
-from prerank.studies.benchmark.records import Results
-from prerank.training.published import published_null_level
+from prerank.studies.benchmark.records import FleetResult, Results, Store
+from prerank.studies.published import published_null_level
 
 THREE = ("house", "households", "air")  # two, four and six targets
 N_TEST = 1000
@@ -141,3 +141,18 @@ def make() -> Callable[..., Results]:
 @pytest.fixture(scope="session")
 def results() -> Results:
     return make_results()
+
+
+@pytest.fixture
+def kept():
+    """Write results to a folder as a run leaves them, a folder per fleet."""
+
+    def keep(made: Results, folder):
+        store = Store(folder)
+        for about in made.fleets.to_dict("records"):
+            parts = (made.models, made.records, made.curves)
+            own = [part[part["training"].isin(["none", about["training"]])].reset_index(drop=True) for part in parts]
+            store.keep_fleet(FleetResult({str(key): value for key, value in about.items()}, *own))
+        return store
+
+    return keep

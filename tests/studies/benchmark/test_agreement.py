@@ -11,7 +11,7 @@ AT_HAND = ["house", "households", "air"]
 
 @pytest.fixture
 def same():
-    """Tables equal to the paper's on the datasets at hand."""
+    """Tables equal to the paper's on the datasets that were run."""
     return {name: paper_table(name).query("dataset in @AT_HAND") for name in CRITERIA}
 
 

@@ -201,20 +201,32 @@ def test_an_interruption_says_how_to_go_on(tmp_path, monkeypatch):
     assert "The same command goes on" in outcome.output
 
 
-def test_no_dataset_at_hand_is_refused_with_what_to_do(monkeypatch, tmp_path):
+def test_no_dataset_available_locally_is_refused_with_what_to_do(monkeypatch, tmp_path):
     monkeypatch.delenv("PRERANK_DATA", raising=False)
     monkeypatch.setenv("PRERANK_CACHE", str(tmp_path))
-    with pytest.raises(ValueError, match=r"none of the paper's datasets is at hand: set PRERANK_DATA, .*--quick"):
-        command.at_hand(accept_licence=True)
+    with pytest.raises(
+        ValueError, match=r"none of the paper's datasets is available locally: set PRERANK_DATA, .*--quick"
+    ):
+        command.available_locally(accept_licence=True)
+
+
+def test_the_old_name_of_an_option_is_refused_with_the_new_one(tmp_path):
+    outcome = run("--quick", "--judged-rows", 500, "--out", tmp_path / "new")
+    assert outcome.exit_code == 2
+    assert "--judged-rows is called --eval-rows; give --eval-rows 500" in " ".join(outcome.output.split())
+    assert not (tmp_path / "new").exists()
+    assert "judged" not in run("--help").output
 
 
 def test_help_says_what_is_done_without_an_option():
     text = " ".join(run("--help").output.replace("│", " ").split())
-    assert all(words in text for words in ("all at hand", "the paper's seven", "0.01,0.1,1,5,10", "5000; quick: 5"))
+    assert all(
+        words in text for words in ("all available locally", "the paper's seven", "0.01,0.1,1,5,10", "5000; quick: 5")
+    )
 
 
-def test_models_are_judged_by_no_more_rows_than_asked_and_validated_by_all():
-    some = working.prepare("diabetes", (0, 1), working.Settings(judged_rows=20))
+def test_models_are_evaluated_on_no_more_rows_than_asked_and_validated_by_all():
+    some = working.prepare("diabetes", (0, 1), working.Settings(eval_rows=20))
     every = working.prepare("diabetes", (0, 1), working.Settings())
     assert some.test.y.shape[1] == some.validation.x.shape[1] == 20
     assert torch.equal(some.test.y, every.test.y[:, :20])

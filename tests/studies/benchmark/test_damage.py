@@ -8,10 +8,9 @@ from typer.testing import CliRunner
 
 from prerank.cli.main import app
 from prerank.studies.benchmark.agreement import compare, shares
-from prerank.studies.benchmark.records import Results, Store
+from prerank.studies.benchmark.records import Results
 from prerank.studies.benchmark.report import write_report
 from prerank.studies.benchmark.report_text import must_know
-from prerank.studies.benchmark.work import FleetResult
 
 TIMING = {"dataset": "house", "training": "exact", "prerank": "HDR", "n_draws": 100, "n_models": 5, "n_steps": 2}
 
@@ -21,13 +20,9 @@ def invoke(*arguments):
 
 
 @pytest.fixture
-def folder(make, tmp_path):
+def folder(make, kept, tmp_path):
     """Two fleets of one dataset on disk, and a timing run."""
-    store, made = Store(tmp_path / "results"), make(["house"], seeds=(0, 1), timings=False)
-    for about in made.fleets.to_dict("records"):
-        parts = (made.models, made.records, made.curves)
-        own = [part[part["training"].isin(["none", about["training"]])].reset_index(drop=True) for part in parts]
-        store.keep_fleet(FleetResult({str(key): value for key, value in about.items()}, *own))
+    store = kept(make(["house"], seeds=(0, 1), timings=False), tmp_path / "results")
     store.keep_timing("house.HDR.100", TIMING | {"ms_per_step": 1.5, "device": "toy"})
     return store.folder
 

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from prerank.studies.benchmark.plan import PRERANKS, TOGETHER, Grid, Model, penalised_preranks, penalty_of, preranks_of
-from prerank.training import PreRankPenalty, PublishedPenalty
+from prerank.studies.published import PublishedPenalty
+from prerank.training import PreRankPenalty
 
 
 def fleets(n_targets, **options):

@@ -120,10 +120,8 @@ def test_results_without_numbers_are_refused(results, tmp_path):
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_command_reads_kept_records(make, tmp_path):
-    for name, table in make(["house"], seeds=(0, 1))._asdict().items():
-        (tmp_path / "records").mkdir(exist_ok=True)
-        table.to_parquet(tmp_path / "records" / f"{name}.parquet", index=False)
+def test_the_command_reads_kept_results(make, kept, tmp_path):
+    kept(make(["house"], seeds=(0, 1)), tmp_path)
     result = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "report" / "index.md").exists()

@@ -15,13 +15,13 @@ from prerank.studies.benchmark.summaries import (
     at_tuned_strength,
     baseline,
     cell_p_value,
-    datasets_at_hand,
+    datasets_run,
     on_every_prerank,
     penalised,
     summarise,
     tuned_strengths,
 )
-from prerank.training.published import published_null_level
+from prerank.studies.published import published_null_level
 
 
 def change(results, chosen, **columns):
@@ -124,7 +124,7 @@ def test_joint_penalties_are_seen_by_every_prerank(results):
 
 
 def test_datasets_come_in_the_papers_order(results):
-    assert list(datasets_at_hand(results).index) == ["households", "air", "house"]
+    assert list(datasets_run(results).index) == ["households", "air", "house"]
 
 
 @pytest.mark.parametrize("n_cases", [100, 512, 2318])

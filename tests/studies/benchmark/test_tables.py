@@ -27,7 +27,7 @@ def exact(results):
 @pytest.fixture(scope="module")
 def table(results, exact):
     return cell_table(
-        results, EXACT_PROTOCOL, exact["pce_baseline"], "PCE", paper="pce_baseline", bold_minimum=True, null_level=True
+        results, EXACT_PROTOCOL, exact["pce_baseline"], "PCE", paper="pce_baseline", bold_minimum=True, expected=True
     )
 
 
@@ -37,7 +37,7 @@ def line(table, label):
 
 def test_every_dataset_of_the_paper_has_a_line_and_its_published_one(table):
     assert len(table.rows) == 2 * 18
-    assert line(table, "births1").entries[0].text == "not at hand"
+    assert line(table, "births1").entries[0].text == "not run"
 
 
 def test_two_targets_print_equal_to_scale(table):
@@ -52,8 +52,8 @@ def test_the_smallest_of_a_row_is_bold(table):
     assert row.entries[values.index(min(values))].bold
 
 
-def test_the_null_level_is_the_last_column(table):
-    assert table.columns[-1] == "null level"
+def test_the_expected_pce_is_the_last_column(table):
+    assert table.columns[-1] == "expected PCE"
     assert line(table, "air").entries[-1].text == "0.010"
 
 
@@ -127,6 +127,6 @@ def test_a_protocol_that_was_not_run_leaves_dashes(make):
     made = make(["house"], seeds=(0, 1), trainings=("exact",))
     cells = paper_cells(made, PUBLISHED_PROTOCOL)
     assert cells["pce_regularised"].empty
-    table = cell_table(made, PUBLISHED_PROTOCOL, cells["pce_regularised"], "PCE", null_level=True)
+    table = cell_table(made, PUBLISHED_PROTOCOL, cells["pce_regularised"], "PCE", expected=True)
     assert {entry.text for entry in line(table, "house").entries} == {"–"}
     assert isinstance(cells["selected_lambda"], pd.DataFrame)

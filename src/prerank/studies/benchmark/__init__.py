@@ -1,1 +1,26 @@
 """The whole paper in one command: the grid of datasets, pre-ranks, strengths and seeds, and the report on it."""
+
+from typing import TYPE_CHECKING
+
+from prerank.lazy import public_names
+
+if TYPE_CHECKING:
+    from prerank.studies.benchmark.plan import AS_PUBLISHED, EXACT, Grid
+    from prerank.studies.benchmark.report import report_folder
+    from prerank.studies.benchmark.run import Executor, InTurn, OnDask, State, Summary, run_benchmark
+    from prerank.studies.benchmark.work import Settings
+
+_HOMES = {
+    "AS_PUBLISHED": "plan",
+    "EXACT": "plan",
+    "Executor": "run",
+    "Grid": "plan",
+    "InTurn": "run",
+    "OnDask": "run",
+    "Settings": "work",
+    "State": "run",
+    "Summary": "run",
+    "run_benchmark": "run",
+    "report_folder": "report",
+}
+__getattr__, __dir__ = public_names("prerank.studies.benchmark", _HOMES)

@@ -10,7 +10,7 @@ from prerank.studies.benchmark.summaries import (
     CELL,
     PUBLISHED_PROTOCOL,
     baseline,
-    datasets_at_hand,
+    datasets_run,
     is_exact,
     on_every_prerank,
     summarise,
@@ -52,7 +52,7 @@ def compare(results: Results, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     have the paper's selected strengths. Two standard errors are those of the
     difference, the root of the sum of squares; one that is not known counts as zero.
     """
-    status = datasets_at_hand(results)["dataset_status"]
+    status = datasets_run(results)["dataset_status"]
     parts = []
     for name, table in tables.items():
         if name.removesuffix(AT_SELECTED) not in CRITERIA:
@@ -114,7 +114,7 @@ def candidates(results: Results) -> pd.DataFrame:
     Models with that penalty, with a penalty on its first pre-rank alone, and with none, on datasets with the paper's
     very values; how many cells lie within 20 %, and how far they are off in the median.
     """
-    status = datasets_at_hand(results)["dataset_status"]
+    status = datasets_run(results)["dataset_status"]
     exact = [name for name in status.index if is_exact(status[name])]
     strengths = sorted(results.models.loc[results.models["penalty"].isin(TOGETHER.values()), "strength"].unique())
     rows = []

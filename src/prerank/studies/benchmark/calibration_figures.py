@@ -1,4 +1,4 @@
-"""Figures of the benchmark by dataset: null distributions with the observed PCE, and reliability curves."""
+"""Figures of the benchmark by dataset: null distributions with the observed PCE, and reliability diagrams."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from prerank.calibration import Band, PCENull
-from prerank.reporting.style import BLUE, GREY, INK, ORANGE, new_figure, quiet_style
+from prerank.reporting import BLUE, GREY, INK, ORANGE, new_figure, quiet_style
 from prerank.studies.benchmark.figures import heading
 from prerank.studies.benchmark.plan import NONE, PRERANKS
 from prerank.studies.benchmark.summaries import Protocol
-from prerank.training.evaluate import AS_PUBLISHED, EXACT
+from prerank.studies.protocols import AS_PUBLISHED, EXACT
 
 RELIABILITY_DATASETS = ("births2", "air", "blogdata", "house", "households")
 """The datasets whose reliability the paper shows."""
@@ -61,20 +61,24 @@ def null_figure(protocol: Protocol, prerank: str, seeds: pd.DataFrame, nulls: Ma
         for ax in list(axes.flat)[len(nulls) :]:
             ax.set_visible(False)
         handles = [
-            Patch(color=GREY, alpha=0.75, lw=0, label="a perfect forecast"),
+            Patch(color=GREY, alpha=0.75, lw=0, label="PCE under calibration (null distribution)"),
             Line2D([], [], color=ORANGE, lw=1.5, ls=_dashes(protocol), label="baseline, mean over seeds"),
             Line2D([], [], color=ORANGE, ls="", marker="|", ms=9, label="each seed"),
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=3)
         how = "whole test set, exact PITs" if protocol.evaluation == EXACT else "as published, mean over batches of 256"
-        heading(figure, f"PCE of {prerank}: chance and the baseline", f"{how}; the null is that of one projection")
+        heading(
+            figure,
+            f"PCE of {prerank}: under calibration, and of the baseline",
+            f"{how}; the null is that of one projection",
+        )
         return figure
 
 
 def reliability_figure(
     protocol: Protocol, dataset: str, curves: pd.DataFrame, band: Band, margins: Sequence[str]
 ) -> Figure:
-    """Reliability before and after: by pre-rank (top row) and by margin (bottom row), each with the band of chance.
+    """Reliability diagrams before and after: by pre-rank (top row), by margin (bottom row), with consistency bands.
 
     `curves` are the dataset's records of this evaluation, baselines and models of this training. A line is one
     projection, averaged over seeds; the band is for the test set of a single seed.
@@ -101,13 +105,13 @@ def reliability_figure(
             Line2D(
                 [], [], color=BLUE, lw=1.4, ls=dashes, label="after: strength 10 on that pre-rank (bottom: on marginal)"
             ),
-            Patch(color=GREY, alpha=0.35, lw=0, label="95 % band, one test set"),
+            Patch(color=GREY, alpha=0.35, lw=0, label="95 % consistency band, one test set"),
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=3)
         how = "exactly" if protocol.evaluation == EXACT else "as published"
         heading(
             figure,
-            f"Reliability on {dataset}, trained and evaluated {how}",
+            f"Reliability diagrams of {dataset}, trained and evaluated {how}",
             "Top: by pre-rank. Bottom: by target. A line is one projection, averaged over seeds; x: level of the forecast",
         )
         return figure

@@ -14,10 +14,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from prerank.reporting.style import BLUE, CYCLE, GREY, INK, ORANGE, PALE, new_figure, quiet_style
+from prerank.reporting import BLUE, CYCLE, GREY, INK, ORANGE, PALE, new_figure, quiet_style
 from prerank.studies.benchmark.plan import NONE, PRERANKS
 from prerank.studies.benchmark.summaries import Protocol
-from prerank.training.evaluate import AS_PUBLISHED
+from prerank.studies.protocols import AS_PUBLISHED
 
 MARKERS = dict(zip(PRERANKS, ("o", "s", "^", "D", "v", "P", "X"), strict=True))
 _ALONG_THE_DIAGONAL: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor", "transform_rotates_text": True}
@@ -36,7 +36,7 @@ def heading(figure: Figure, title: str, subtitle: str) -> None:
 
 
 def before_after_figure(
-    protocol: Protocol, before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame], null_level: float
+    protocol: Protocol, before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame], expected: float
 ) -> Figure:
     """Box plots over datasets of PCE, NLL and energy score by pre-rank; `before` and `after` are cells by metric."""
     with quiet_style():
@@ -54,7 +54,7 @@ def before_after_figure(
             ax.set_xticks(range(len(columns)), columns, rotation=40, ha="right", rotation_mode="anchor")
             ax.set_title(label)
             ax.tick_params(axis="x", length=0)
-        axes[0].axhline(null_level, color=GREY, lw=0.9, ls=(0, (4, 2)), zorder=0)
+        axes[0].axhline(expected, color=GREY, lw=0.9, ls=(0, (4, 2)), zorder=0)
         wide = _widen(axes[1], pd.concat([before["nll"]["value"], after["nll"]["value"]]))
         for ax, metric in ((axes[0], "pce"), (axes[2], "energy score")):
             ax.set_ylim(0.0, 1.06 * max(before[metric]["value"].max(), after[metric]["value"].max()))
@@ -62,7 +62,9 @@ def before_after_figure(
         handles = [
             Patch(facecolor=ORANGE, alpha=0.55, hatch=hatch, edgecolor=INK, label="before: no penalty"),
             Patch(facecolor=BLUE, alpha=0.55, hatch=hatch, edgecolor=INK, label="after: strength 10, own pre-rank"),
-            Line2D([], [], color=GREY, lw=0.9, ls=(0, (4, 2)), label="PCE of a perfect forecast (mean over datasets)"),
+            Line2D(
+                [], [], color=GREY, lw=0.9, ls=(0, (4, 2)), label="PCE expected under calibration (mean over datasets)"
+            ),
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=3)
         n_datasets = before["pce"]["dataset"].nunique()
@@ -109,7 +111,7 @@ def _box(
 
 
 def reference_figure(protocol: Protocol, cells: pd.DataFrame, datasets: Sequence[str]) -> Figure:
-    """Baseline PCE of every dataset beside the level of a perfect forecast, a panel for each pre-rank."""
+    """Baseline PCE of every dataset beside that expected under calibration, a panel for each pre-rank."""
     with quiet_style():
         figure = new_figure(11.5, 1.5 + 0.25 * len(datasets))
         axes = figure.subplots(1, len(PRERANKS), sharey=True, sharex=True)
@@ -145,18 +147,18 @@ def reference_figure(protocol: Protocol, cells: pd.DataFrame, datasets: Sequence
                 edgecolor="white",
                 label="baseline, ± standard error over seeds",
             ),
-            Patch(color=GREY, label="expected of a perfect forecast with as many test cases"),
+            Patch(color=GREY, label="expected under calibration with as many test cases"),
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=2)
         how = "whole test set, exact PITs" if hatch_of(protocol) is None else "as published, per batch of 256"
-        heading(figure, "Baseline PCE beside what a perfect forecast would score", how)
+        heading(figure, "Baseline PCE, and PCE expected under calibration", how)
         return figure
 
 
 def story_figure(cells: pd.DataFrame) -> Figure:
     """Baseline PCE evaluated exactly against as published; `cells` come from `findings.overstated`.
 
-    Filled marks are miscalibrated by the exact test. Crosses are the null levels of the datasets.
+    Filled marks are miscalibrated by the exact test. Crosses are the PCEs expected under calibration, by dataset.
     """
     with quiet_style():
         figure = new_figure(7.6, 5.4)
@@ -165,13 +167,13 @@ def story_figure(cells: pd.DataFrame) -> Figure:
         low = 0.7 * min(cells["exact"].min(), cells["exact_null"].min())
         high = 1.5 * max(cells["published"].max(), cells["exact"].max())
         ax.plot([low, high], [low, high], color=GREY, lw=0.9, zorder=0)
-        floor = float(cells["published_null"].min())
+        least = float(cells["published_null"].min())
         ax.text(0.5 * high, 0.53 * high, "equal", color=GREY, fontsize=8, **_ALONG_THE_DIAGONAL)
-        ax.axhspan(low, floor, color=PALE, lw=0, zorder=0)
+        ax.axhspan(low, least, color=PALE, lw=0, zorder=0)
         ax.text(
             0.97 * high,
-            0.96 * floor,
-            "less than a perfect forecast scores",
+            0.96 * least,
+            "less than expected under calibration",
             color=GREY,
             fontsize=8,
             ha="right",
@@ -194,7 +196,7 @@ def story_figure(cells: pd.DataFrame) -> Figure:
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(low, high)
-        ax.set_ylim(0.75 * floor, high)
+        ax.set_ylim(0.75 * least, high)
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -209,13 +211,15 @@ def story_figure(cells: pd.DataFrame) -> Figure:
         handles += [
             Line2D([], [], ls="", marker="o", mfc=INK, mec=INK, ms=6, label="exact test rejects (5 %)"),
             Line2D([], [], ls="", marker="o", mfc="white", mec=INK, ms=6, label="it does not"),
-            Line2D([], [], ls="", marker="+", color=GREY, ms=8, mew=1.4, label="a perfect forecast,\nby dataset"),
+            Line2D(
+                [], [], ls="", marker="+", color=GREY, ms=8, mew=1.4, label="expected under\ncalibration, by dataset"
+            ),
         ]
         figure.legend(handles=handles, loc="outside right center")
         called, wrong = int(cells["called_miscalibrated"].sum()), int(cells["is_miscalibrated"].sum())
         heading(
             figure,
-            "The same models, judged twice",
+            "Exact versus as-published evaluation of the same models",
             f"Of {len(cells)} baseline cells the published evaluation calls {called} miscalibrated, the exact test {wrong}",
         )
         return figure

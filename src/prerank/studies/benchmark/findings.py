@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from prerank.diagnosis.check import holm
+from prerank.calibration import holm
 from prerank.studies.benchmark.nulls import statistic_null
 from prerank.studies.benchmark.paper_values import paper_minutes
 from prerank.studies.benchmark.plan import NONE, PRERANKS, PUBLISHED_STRENGTH
@@ -18,7 +18,7 @@ from prerank.studies.benchmark.summaries import (
     Protocol,
     at_tuned_strength,
     baseline,
-    datasets_at_hand,
+    datasets_run,
     penalised,
     summarise,
     tuned_strengths,
@@ -28,9 +28,9 @@ LEVEL = 0.05
 
 
 class Rejections(NamedTuple):
-    """Of the cells with an exact test: how many it rejects, and how many after Holm's correction over all of them.
+    """Of the cells with an exact test: how many it rejects, and how many after Holm's adjustment over all of them.
 
-    `unresolved` are rejected cells that Holm's correction loses although their p-value is the smallest that any model has
+    `unresolved` are rejected cells that Holm's adjustment loses although their p-value is the smallest that any model has
     for that pre-rank: as a rule the smallest that the simulation can give.
     """
 
@@ -55,8 +55,8 @@ def rejections(seeds: pd.DataFrame, smallest: pd.Series) -> Rejections:
         return Rejections(0, 0, 0, 0)
     p_values = cells["p_value"].to_numpy()
     adjusted = holm(torch.from_numpy(p_values.copy())).numpy()
-    at_floor = p_values <= 2 * smallest.reindex(cells["prerank"]).to_numpy() * (1 + 1e-9)
-    lost = (p_values <= LEVEL) & (adjusted > LEVEL) & at_floor
+    at_smallest = p_values <= 2 * smallest.reindex(cells["prerank"]).to_numpy() * (1 + 1e-9)
+    lost = (p_values <= LEVEL) & (adjusted > LEVEL) & at_smallest
     return Rejections(len(cells), int((p_values <= LEVEL).sum()), int((adjusted <= LEVEL).sum()), int(lost.sum()))
 
 
@@ -77,7 +77,7 @@ def rejection_table(results: Results) -> pd.DataFrame:
 
 
 def overstated(results: Results) -> pd.DataFrame:
-    """Baseline cells under both evaluations: value, null and verdict of each.
+    """Baseline cells under both evaluations: value, expected value and verdict of each.
 
     As published a cell is called miscalibrated if its value (mean over seeds) lies above the 95 % quantile of the
     published statistic's null for one seed; exactly, if the cell's p-value is at most 5 %.
@@ -85,7 +85,7 @@ def overstated(results: Results) -> pd.DataFrame:
     exact = summarise(baseline(results, EXACT_PROTOCOL))
     published = summarise(baseline(results, PUBLISHED_PROTOCOL))
     both = exact.merge(published, on=CELL, suffixes=("_exact", "_published"))
-    n_test = datasets_at_hand(results)["n_test"]
+    n_test = datasets_run(results)["n_test"]
     limits = [statistic_null(PUBLISHED_PROTOCOL, int(n_test[name])).quantile(1 - LEVEL) for name in both["dataset"]]
     return pd.DataFrame(
         {
@@ -150,7 +150,7 @@ def computing_table(results: Results) -> pd.DataFrame:
 
     The ratio is the authors' minutes for one model (mean over the pre-ranks, S = 100) over the fleet's time by model.
     """
-    order = {name: place for place, name in enumerate(datasets_at_hand(results).index)}
+    order = {name: place for place, name in enumerate(datasets_run(results).index)}
     fleets = results.fleets.sort_values(
         ["dataset", "training"], key=lambda c: c.map(order) if c.name == "dataset" else c
     )

@@ -7,8 +7,8 @@ import numpy as np
 from prerank.calibration import PCENull, inclusive_levels, pce_null
 from prerank.randomness import numpy_generator
 from prerank.studies.benchmark.summaries import Protocol
-from prerank.training.evaluate import EXACT
-from prerank.training.published import batch_sizes, published_null_level
+from prerank.studies.protocols import EXACT
+from prerank.studies.published import batch_sizes, published_null_level
 
 _REPLICATES = 20_000
 

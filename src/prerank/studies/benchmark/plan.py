@@ -15,8 +15,9 @@ from prerank.calibration import (
     Scale,
     SquaredDifference,
 )
-from prerank.training import PAPER_STRENGTHS, Penalty, PreRankPenalty, PublishedPenalty
-from prerank.training.evaluate import AS_PUBLISHED, EXACT
+from prerank.studies.protocols import AS_PUBLISHED, EXACT
+from prerank.studies.published import PublishedPenalty
+from prerank.training import PAPER_STRENGTHS, Penalty, PreRankPenalty
 
 PRERANKS = ("marginal", "location", "scale", "dependency", "PCA", "HDR", "copula")
 """The paper's seven, by name and in the order of its tables."""

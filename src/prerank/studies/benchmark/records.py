@@ -5,7 +5,6 @@ DIR/fleets/NAME/         fleet.json, models.parquet, records.parquet, curves.par
 DIR/timings/NAME.json    a timing run
 DIR/failures/NAME.json   a fleet or timing run that failed, with its error; it is tried again next time
 DIR/checkpoints/         of fleets in training; removed with the fleet's result
-DIR/records/             the same tables joined, as `compact` writes them to be kept
 """
 
 import json
@@ -17,10 +16,17 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from prerank.data.errors import StorageError
-from prerank.data.lock import locked
-from prerank.studies.benchmark.work import FleetResult
+from prerank.data import StorageError, locked
 from prerank.writing import whole_file, whole_folder
+
+
+class FleetResult(NamedTuple):
+    """Everything that is kept of a fleet: facts about it, and tidy tables of models, numbers and curves."""
+
+    about: dict[str, Any]
+    models: pd.DataFrame
+    records: pd.DataFrame
+    curves: pd.DataFrame
 
 
 class Results(NamedTuple):
@@ -127,20 +133,17 @@ def _write_json(path: Path, content: dict[str, Any], indent: int | None = None) 
 
 
 def read_results(folder: Path) -> Results:
-    """All results of a folder, from its fleets or from the joined tables; a model that stands twice counts once."""
+    """All results of a folder, from its fleets; a model that stands twice counts once."""
     fleets = sorted(path.parent for path in folder.glob("fleets/[!.]*/fleet.json"))  # a dot: half-written
-    if fleets:
-        tables = {name: [_read_table(path / f"{name}.parquet", name) for path in fleets] for name in _TABLES}
-        tables["fleets"] = [pd.DataFrame([_read_json(path / "fleet.json", _KEYS["fleets"]) for path in fleets])]
-        timings = [_read_json(path, _TIMED) for path in sorted(folder.glob("timings/[!.]*.json"))]
-        tables["timings"] = [pd.DataFrame(timings, columns=_TIMING_COLUMNS)]
-        joined = {name: _joined(parts) for name, parts in tables.items()}
-    elif (folder / "records" / "fleets.parquet").exists():
-        joined = {name: _read_table(folder / "records" / f"{name}.parquet", name) for name in Results._fields}
-    else:
+    if not fleets:
         raise FileNotFoundError(
             f"{folder} holds no finished fleet; run `prerank benchmark --out {folder}` first, or give its folder"
         )
+    tables = {name: [_read_table(path / f"{name}.parquet", name) for path in fleets] for name in _TABLES}
+    tables["fleets"] = [pd.DataFrame([_read_json(path / "fleet.json", _KEYS["fleets"]) for path in fleets])]
+    timings = [_read_json(path, _TIMED) for path in sorted(folder.glob("timings/[!.]*.json"))]
+    tables["timings"] = [pd.DataFrame(timings, columns=_TIMING_COLUMNS)]
+    joined = {name: _joined(parts) for name, parts in tables.items()}
     return Results(**{name: joined[name].drop_duplicates(_KEYS[name], ignore_index=True) for name in Results._fields})
 
 
@@ -195,14 +198,3 @@ def read_failures(folder: Path) -> dict[str, str]:
         path.stem: str(_read_json(path).get("error", "no reason recorded"))
         for path in sorted(folder.glob("failures/[!.]*.json"))
     }
-
-
-def compact(folder: Path, target: Path) -> list[Path]:
-    """Join all results into five Parquet files under `target`/records, small enough to keep."""
-    written = []
-    for name, table in read_results(folder)._asdict().items():
-        path = target / "records" / f"{name}.parquet"
-        with whole_file(path) as partial:
-            table.to_parquet(partial, index=False, compression="zstd")
-        written.append(path)
-    return written

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from prerank.calibration import reliability_band
-from prerank.reporting.style import save_figure
+from prerank.reporting import save_figure
 from prerank.studies.benchmark.agreement import AT_SELECTED, CRITERIA, candidates, compare, shares
 from prerank.studies.benchmark.calibration_figures import RELIABILITY_DATASETS, null_figure, reliability_figure
 from prerank.studies.benchmark.figures import before_after_figure, reference_figure, story_figure, time_figure
@@ -26,7 +26,7 @@ from prerank.studies.benchmark.summaries import (
     Protocol,
     at_tuned_strength,
     baseline,
-    datasets_at_hand,
+    datasets_run,
     paper_cells,
     penalised,
     summarise,
@@ -43,8 +43,8 @@ from prerank.studies.benchmark.tables import (
     with_test,
 )
 from prerank.studies.benchmark.text_tables import TextTable, frame_table, latex, markdown
+from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.tables import require_folder
-from prerank.training.evaluate import AS_PUBLISHED, EXACT
 from prerank.writing import whole_file
 
 
@@ -53,13 +53,13 @@ class _Layout(NamedTuple):
     show: Show
     columns: tuple[str, ...] = PRERANKS
     bold_minimum: bool = False
-    null_level: bool = False
+    expected: bool = False
 
 
 _LAYOUTS = {
-    "pce_baseline": _Layout("PCE without a penalty", with_error(3), null_level=True),
-    "pce_regularised": _Layout("PCE with the penalty, strength 10, own pre-rank", with_error(3), null_level=True),
-    "pce_tuned": _Layout("PCE with the penalty, tuned strength, own pre-rank", with_error(3), null_level=True),
+    "pce_baseline": _Layout("PCE without a penalty", with_error(3), expected=True),
+    "pce_regularised": _Layout("PCE with the penalty, strength 10, own pre-rank", with_error(3), expected=True),
+    "pce_tuned": _Layout("PCE with the penalty, tuned strength, own pre-rank", with_error(3), expected=True),
     "nll_baseline": _Layout("NLL without a penalty", with_error(2), (NONE,)),
     "nll_regularised": _Layout("NLL with the penalty, strength 10", with_error(2)),
     "nll_tuned": _Layout("NLL with the penalty, tuned strength", with_error(2)),
@@ -84,7 +84,7 @@ _NEEDED = {
 """What is read of each table, beside the names that tell its rows apart."""
 
 
-def report(folder: Path, out: Path | None = None) -> list[Path]:
+def report_folder(folder: Path, out: Path | None = None) -> list[Path]:
     """Read the results of a folder and write their report to `out` (`folder`/report); returns the files, index first.
 
     A results folder without a finished fleet is refused. What was not run is said where it would stand.
@@ -104,7 +104,7 @@ def write_report(results: Results, out: Path, failures: Mapping[str, str] | None
     """Write every table, figure and page; returns the files, index first."""
     if results.records.empty:
         raise ValueError(
-            "the results hold no numbers: no model of any fleet could be judged; see the failures folder, and run "
+            "the results hold no numbers: no model of any fleet could be evaluated; see the failures folder, and run "
             "`prerank benchmark` again"
         )
     require_folder(out)
@@ -165,14 +165,14 @@ def _save(figure: Figure, stem: Path, files: list[Path]) -> Path:
 
 def _story(results: Results, out: Path, files: list[Path]) -> Section:
     both = overstated(results)
-    title = "The same models, judged twice"
+    title = "Exact versus as-published evaluation"
     if both.empty:
-        return Section(title, "", absent=["the comparison of both evaluations: no baseline was judged under both"])
-    _write_csv(out / "tables" / "baseline_judged_twice.csv", both, files)
+        return Section(title, "", absent=["the comparison of both evaluations: no baseline was evaluated under both"])
+    _write_csv(out / "tables" / "baseline_exact_versus_as_published.csv", both, files)
     picture = _save(story_figure(both), out / "figures" / "exact-versus-as-published", files)
     text = (
-        "Baseline PCE of every cell, exactly and as published. Far above the diagonal, the miscalibration was made by "
-        "the evaluation."
+        "Baseline PCE of every cell under both evaluations of the same models. Far above the diagonal, the apparent "
+        "miscalibration comes from the evaluation."
     )
     return Section(title, text, [picture])
 
@@ -196,7 +196,7 @@ def _paper_tables(
             paper=name if name in _IN_PAPER else None,
             columns=layout.columns,
             bold_minimum=layout.bold_minimum,
-            null_level=layout.null_level,
+            expected=layout.expected,
         )
         tables[layout.title] = _write_table(folder / name, table, files)
     if protocol.evaluation == EXACT:
@@ -208,7 +208,7 @@ def _paper_tables(
 
 
 def _tests(results: Results, cells: dict[str, pd.DataFrame], folder: Path, files: list[Path]) -> dict[str, Path]:
-    """The exact tests behind the PCE tables: per seed and per cell as data, corrected PCE and p-value as a table."""
+    """The exact tests behind the PCE tables: per seed and per cell as data, bias-corrected PCE and p-value as a table."""
     protocol = EXACT_PROTOCOL
     selections = {
         "pce_baseline": baseline(results, protocol),
@@ -222,10 +222,10 @@ def _tests(results: Results, cells: dict[str, pd.DataFrame], folder: Path, files
         _write_csv(folder / f"{name}_cells.csv", per_cell, files)
         title = f"{_LAYOUTS[name].title}: bias-corrected, and tests"
         note = (
-            "PCE minus what chance adds (mean over seeds), and p: twice the median p-value over seeds. Intervals are "
+            "Bias-corrected PCE (mean over seeds), and p: twice the median p-value over seeds. Intervals are "
             f"per seed, in {name}_tests.csv"
         )
-        table = cell_table(results, protocol, cells[name], title, show=with_test, null_level=True)
+        table = cell_table(results, protocol, cells[name], title, show=with_test, expected=True)
         tables[title] = _write_table(folder / f"{name}_tests", replace(table, notes=(note, *table.notes)), files)
     return tables
 
@@ -234,7 +234,7 @@ def _paper_figures(
     results: Results, protocol: Protocol, cells: dict[str, pd.DataFrame], out: Path, files: list[Path]
 ) -> Section:
     folder = out / "figures" / protocol.folder
-    at_hand = datasets_at_hand(results)
+    ran = datasets_run(results)
     pictures, absent = [], []
     before = {
         "pce": cells["pce_baseline"],
@@ -257,9 +257,9 @@ def _paper_figures(
     if before["pce"].empty:
         absent.append("reference levels and null distributions: there is no baseline")
     else:
-        figure = reference_figure(protocol, before["pce"], list(at_hand.index))
+        figure = reference_figure(protocol, before["pce"], list(ran.index))
         pictures.append(_save(figure, folder / "reference-levels", files))
-        nulls = {str(name): statistic_null(protocol, int(n)) for name, n in at_hand["n_test"].items()}
+        nulls = {str(name): statistic_null(protocol, int(n)) for name, n in ran["n_test"].items()}
         seeds = baseline(results, protocol)
         for prerank in PRERANKS:
             figure = null_figure(protocol, prerank, seeds[seeds["prerank"] == prerank], nulls)
@@ -271,9 +271,9 @@ def _paper_figures(
             & results.curves["training"].isin([NONE, protocol.training])
         ]
         if curves.empty:
-            absent.append(f"reliability of {dataset}: not at hand")
+            absent.append(f"reliability of {dataset}: not run")
             continue
-        n_targets, n_test = int(at_hand["n_targets"][dataset]), int(at_hand["n_test"][dataset])
+        n_targets, n_test = int(ran["n_targets"][dataset]), int(ran["n_test"][dataset])
         margins = [f"target {number}" for number in range(1, n_targets + 1)]
         figure = reliability_figure(protocol, dataset, curves, reliability_band(n_test), margins)
         pictures.append(_save(figure, folder / f"reliability-{dataset}", files))
@@ -282,7 +282,7 @@ def _paper_figures(
         pictures.append(_save(time_figure(minutes, protocol.training), folder / "training-time", files))
     else:
         absent.append("training time: no step was timed")
-    text = "The paper's figures: orange before, blue after, grey what chance allows."
+    text = "The paper's figures: orange before, blue after, grey expected under calibration."
     return Section(f"Figures, {_manner(protocol)}", text, pictures, absent=absent)
 
 

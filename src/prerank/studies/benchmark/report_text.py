@@ -25,13 +25,14 @@ from prerank.studies.benchmark.summaries import (
     PROTOCOLS,
     Protocol,
     baseline,
-    datasets_at_hand,
+    datasets_run,
     failed_models,
     penalised,
     tuned_strengths,
 )
 from prerank.studies.benchmark.text_tables import frame_table, markdown
-from prerank.training.evaluate import EXACT
+from prerank.studies.protocols import EXACT
+from prerank.wording import counted
 
 _PRICE = dict.fromkeys(("energy score, mean", "energy score, median"), "+.1%")
 _PRICE |= dict.fromkeys(("NLL, mean", "NLL, median"), "+.3f")
@@ -64,7 +65,7 @@ def _how_much(results: Results) -> str:
     called = int(both["called_miscalibrated"].sum())
     return (
         f"**{exact.rejected} of {exact.cells}** baseline cells are miscalibrated by an exact test (5 %), "
-        f"{exact.after_holm} after Holm's correction; the published evaluation calls {called} of {len(both)} "
+        f"{exact.after_holm} after Holm's adjustment; the published evaluation calls {called} of {len(both)} "
         "miscalibrated."
     )
 
@@ -105,13 +106,13 @@ def summary_page(results: Results, numbers: Sequence[str]) -> str:
 def _miscalibrated(results: Results) -> str:
     table = rejection_table(results)
     notes = [
-        "A cell is one dataset and one pre-rank, judged exactly; its p-value is twice the median over seeds, the level 5 %",
-        "A model trained as published with dependency on two targets is judged by scale, which ranks alike",
+        "A cell is one dataset and one pre-rank, evaluated exactly; its p-value is twice the median over seeds; level 5 %",
+        "A model trained as published with dependency on two targets is evaluated by scale, which ranks alike",
         "At the tuned strength a cell may be its own baseline, where the rule chose strength 0",
     ]
     if int(table["unresolved"].sum()):
         notes.append(
-            "Unresolved: Holm's correction loses these cells although no model has a smaller p-value for that pre-rank, as "
+            "Unresolved: Holm's adjustment loses these cells although no model has a smaller p-value for that pre-rank, as "
             "a rule because the simulation can give none; more replicates could decide"
         )
     named = table.rename(columns={"after_holm": "after Holm"})
@@ -124,7 +125,7 @@ def _miscalibrated(results: Results) -> str:
     return (
         f"{text}\nOf {len(both)} baseline cells with both evaluations, the published one calls "
         f"{int(both['called_miscalibrated'].sum())} miscalibrated: their value, a mean over seeds, lies above the 95 % "
-        f"quantile of what a perfect forecast scores per batch of 256. For {len(wrongly)} of them the exact test does "
+        f"quantile of what a calibrated forecast scores per batch of 256. For {len(wrongly)} of them the exact test does "
         f"not reject. It rejects {len(missed)} that the published evaluation does not."
     )
 
@@ -187,21 +188,17 @@ def index_page(
 
 
 def _what_ran(results: Results) -> str:
-    at_hand = datasets_at_hand(results)
+    ran = datasets_run(results)
     seeds = sorted(results.models["seed"].unique())
     trained = [
         name for name in (protocol.training for protocol in PROTOCOLS) if name in set(results.models["training"])
     ]
     return (
-        f"{_counted(len(at_hand), 'dataset')} ({', '.join(at_hand.index)}), {_counted(len(results.models), 'model')}, "
-        f"{_counted(len(seeds), 'seed')}; penalties trained: {', '.join(trained) or 'none'}. "
+        f"{counted(len(ran), 'dataset')} ({', '.join(ran.index)}), {counted(len(results.models), 'model')}, "
+        f"{counted(len(seeds), 'seed')}; penalties trained: {', '.join(trained) or 'none'}. "
         "A protocol names both how models were trained and how they were evaluated; baselines have no penalty and "
         "serve both."
     )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _what_failed(results: Results, failures: Mapping[str, str]) -> list[str]:
@@ -214,5 +211,5 @@ def _what_failed(results: Results, failures: Mapping[str, str]) -> list[str]:
             f"* Model {row.dataset}, {row.penalty}, strength {row.strength:g}, seed {row.seed} ({row.training}): {row.error}"
         )
     if diverged:
-        lines.append(f"* {diverged} models diverged; those with a sound epoch before are judged by their best one.")
+        lines.append(f"* {diverged} models diverged; those with a sound epoch before are evaluated at their best one.")
     return lines if len(lines) > 2 else [*lines, "Nothing."]

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
-from prerank.data import BUILTIN, PAPER_DATASETS, dataset
-from prerank.data.errors import DataError
-from prerank.data.loading import extra_datasets
+from prerank.data import BUILTIN, PAPER_DATASETS, DataError, dataset, extra_datasets
 from prerank.studies.benchmark.plan import Fleet, Grid
-from prerank.studies.benchmark.records import Store
+from prerank.studies.benchmark.records import FleetResult, Store
 from prerank.studies.benchmark.timing import Timing, time_steps, timings_of
-from prerank.studies.benchmark.work import FleetResult, Settings, work
-from prerank.training.evaluate import EXACT
-from prerank.training.progress import Progress
+from prerank.studies.benchmark.work import Settings, work
+from prerank.studies.protocols import EXACT
+from prerank.training import Progress
 
 
 class Failure(NamedTuple):

@@ -12,8 +12,8 @@ import pandas as pd
 from prerank.data import PAPER_DATASETS, Card
 from prerank.studies.benchmark.plan import NONE, PRERANKS, PUBLISHED_STRENGTH, TOGETHER
 from prerank.studies.benchmark.records import Results
-from prerank.training.evaluate import AS_PUBLISHED, EXACT
-from prerank.training.tune import choose_strength
+from prerank.studies.protocols import AS_PUBLISHED, EXACT
+from prerank.training import choose_strength
 
 CELL = ["dataset", "prerank"]
 _TESTS = ["null_level", "corrected", "low", "high", "p_value"]
@@ -42,7 +42,7 @@ PUBLISHED_PROTOCOL = Protocol(AS_PUBLISHED, AS_PUBLISHED)
 PROTOCOLS = (EXACT_PROTOCOL, PUBLISHED_PROTOCOL)
 
 
-def datasets_at_hand(results: Results) -> pd.DataFrame:
+def datasets_run(results: Results) -> pd.DataFrame:
     """A row per dataset of the results, in the paper's order, others after: n_targets, n_test, dataset_status, ..."""
     known = [item.name for item in PAPER_DATASETS]
     table = results.fleets.drop_duplicates("dataset").set_index("dataset")
@@ -57,7 +57,7 @@ def is_exact(status: str) -> bool:
 
 def says_scale(results: Results, dataset: str, prerank: str, evaluation: str) -> bool:
     """Whether a cell is that of scale: with two targets the exact protocol has no dependency of its own."""
-    two_targets = int(datasets_at_hand(results)["n_targets"].get(dataset, 0)) == 2
+    two_targets = int(datasets_run(results)["n_targets"].get(dataset, 0)) == 2
     return evaluation == EXACT and prerank == "dependency" and two_targets
 
 
@@ -85,7 +85,7 @@ def penalised(
     if strength is not None:
         chosen = chosen[np.isclose(chosen["strength"], strength)]
     if metric == "pce":
-        two_targets = set(datasets_at_hand(results).query("n_targets == 2").index)
+        two_targets = set(datasets_run(results).query("n_targets == 2").index)
         as_scale = (chosen["penalty"] == "dependency") & chosen["dataset"].isin(two_targets)
         own = chosen["penalty"].mask(as_scale & (protocol.evaluation == EXACT), "scale")
         chosen = chosen[chosen["prerank"] == own]
@@ -133,7 +133,7 @@ def at_tuned_strength(
 
 
 def summarise(seeds: pd.DataFrame) -> pd.DataFrame:
-    """A row per cell: mean and standard error over seeds, null level, corrected PCE, and one p-value.
+    """A row per cell: mean and standard error over seeds, expected and bias-corrected PCE, and one p-value.
 
     The p-value is twice the median of the seeds' (at most 1): valid however the seeds depend on each other. A single
     seed has no standard error. Seeds without a finite value are not counted.

@@ -6,21 +6,21 @@ import numpy as np
 import pandas as pd
 
 from prerank.data import PAPER_DATASETS
-from prerank.reporting.tables import p_text
+from prerank.reporting import p_text
 from prerank.studies.benchmark.paper_values import paper_table
 from prerank.studies.benchmark.plan import NONE, PRERANKS
 from prerank.studies.benchmark.records import Results
 from prerank.studies.benchmark.summaries import (
     Protocol,
     baseline,
-    datasets_at_hand,
+    datasets_run,
     is_exact,
     penalised,
     says_scale,
     summarise,
 )
 from prerank.studies.benchmark.text_tables import ABSENT, Entry, Row, TextTable
-from prerank.training.evaluate import AS_PUBLISHED, EXACT
+from prerank.studies.protocols import AS_PUBLISHED, EXACT
 
 SHORT_DATASETS = ("bio", "calcofi", "taxi", "blogdata", "meps21", "meps19")
 """The columns of the paper's short table."""
@@ -31,9 +31,9 @@ Show = Callable[[pd.Series], str]
 def cell_csv(results: Results, cells: pd.DataFrame, columns: Sequence[str] = PRERANKS) -> pd.DataFrame:
     """The layout of the paper's tables as data: dataset, prerank (lower case), value, standard_error.
 
-    A row for every dataset at hand and every column; the value of a cell without a sound model is missing.
+    A row for every dataset that was run and every column; the value of a cell without a sound model is missing.
     """
-    places = pd.MultiIndex.from_product([datasets_at_hand(results).index, columns], names=["dataset", "prerank"])
+    places = pd.MultiIndex.from_product([datasets_run(results).index, columns], names=["dataset", "prerank"])
     table = cells.set_index(["dataset", "prerank"]).reindex(places).reset_index()
     return table.reindex(columns=["dataset", "prerank", "value", "standard_error"]).assign(
         prerank=table["prerank"].str.lower()
@@ -72,46 +72,46 @@ def cell_table(
     paper: str | None = None,
     columns: Sequence[str] = PRERANKS,
     bold_minimum: bool = False,
-    null_level: bool = False,
+    expected: bool = False,
 ) -> TextTable:
     """Datasets by pre-ranks, the paper's values on a second line where it has them.
 
-    `show` writes a cell. `null_level` adds a column with what a calibrated forecast would score.
+    `show` writes a cell. `expected` adds a column with the PCE expected under calibration.
     """
-    at_hand = datasets_at_hand(results)
+    ran = datasets_run(results)
     ours = _by_cell(cells)
     theirs = {} if paper is None else _by_cell(paper_table(paper))
     most_seeds = int(cells["n_seeds"].max()) if "n_seeds" in cells and len(cells) else 0
     rows = []
-    for dataset in _all_datasets(at_hand):
-        if dataset in at_hand.index:
+    for dataset in _all_datasets(ran):
+        if dataset in ran.index:
             lowest = _lowest(ours, dataset, columns) if bold_minimum else None
             entries = [
                 Entry(_own_text(results, protocol, ours, dataset, name, show, most_seeds), name == lowest)
                 for name in columns
             ]
-            if null_level:
+            if expected:
                 level = cells.loc[cells["dataset"] == dataset, "null_level"].mean()
                 entries.append(Entry(ABSENT if np.isnan(level) else f"{level:.3f}"))
         else:
-            entries = [Entry("not at hand"), *[Entry("")] * (len(columns) - 1 + null_level)]
-        rows.append(Row(_label(at_hand, dataset), tuple(entries)))
+            entries = [Entry("not run"), *[Entry("")] * (len(columns) - 1 + expected)]
+        rows.append(Row(_label(ran, dataset), tuple(entries)))
         if any((dataset, name) in theirs for name in columns):
             lowest = _lowest(theirs, dataset, columns) if bold_minimum else None
             printed = [
                 Entry(show(theirs[dataset, name]) if (dataset, name) in theirs else "", name == lowest)
                 for name in columns
             ]
-            rows.append(Row("paper", (*printed, *[Entry("")] * null_level), secondary=True))
-    heads = ("dataset", *columns, *(["null level"] if null_level else []))
+            rows.append(Row("paper", (*printed, *[Entry("")] * expected), secondary=True))
+    heads = ("dataset", *columns, *(["expected PCE"] if expected else []))
     texts = {entry.text for row in rows for entry in row.entries}
-    notes = [_protocol_note(protocol), *_seed_notes(cells, most_seeds), *_text_notes(texts), *_data_notes(at_hand)]
+    notes = [_protocol_note(protocol), *_seed_notes(cells, most_seeds), *_text_notes(texts), *_data_notes(ran)]
     return TextTable(title, heads, tuple(rows), tuple(notes))
 
 
 def short_table(results: Results, protocol: Protocol) -> TextTable:
     """The paper's table of six datasets, each pre-rank with its own baseline above it."""
-    at_hand = datasets_at_hand(results)
+    ran = datasets_run(results)
     sources = {"baseline": _by_cell(summarise(baseline(results, protocol)))}
     sources["strength 10"] = _by_cell(summarise(penalised(results, protocol)))
     none, after = _by_cell(paper_table("pce_none")), _by_cell(paper_table("pce_regularised"))
@@ -121,7 +121,7 @@ def short_table(results: Results, protocol: Protocol) -> TextTable:
             entries = tuple(
                 Entry(
                     _own_text(results, protocol, cells, name, prerank, with_error(3), 0)
-                    if name in at_hand.index
+                    if name in ran.index
                     else ABSENT
                 )
                 for name in SHORT_DATASETS
@@ -133,9 +133,9 @@ def short_table(results: Results, protocol: Protocol) -> TextTable:
     notes = [
         _protocol_note(protocol),
         'The paper\'s row "None" is the baseline of PCA alone; each pre-rank has its own baseline here.',
-        *_data_notes(at_hand, SHORT_DATASETS),
+        *_data_notes(ran, SHORT_DATASETS),
     ]
-    columns = ("pre-rank", *(_label(at_hand, name) for name in SHORT_DATASETS))
+    columns = ("pre-rank", *(_label(ran, name) for name in SHORT_DATASETS))
     return TextTable("PCE of six datasets, before and after", columns, tuple(rows), tuple(notes))
 
 
@@ -154,22 +154,22 @@ def cross_cells(results: Results) -> pd.DataFrame:
 
 def cross_table(results: Results, cells: pd.DataFrame, evaluation: str) -> TextTable:
     """One evaluation of `cross_cells`: for each dataset the baseline and both ways of training."""
-    at_hand = datasets_at_hand(results)
+    ran = datasets_run(results)
     rows = []
     lines = {NONE: "baseline", EXACT: "trained exactly", AS_PUBLISHED: "trained as published"}
-    judged = cells[cells["evaluation"] == evaluation]
-    own = {training: _by_cell(judged[judged["training"] == training]) for training in lines}
-    for dataset in at_hand.index:
+    evaluated = cells[cells["evaluation"] == evaluation]
+    own = {training: _by_cell(evaluated[evaluated["training"] == training]) for training in lines}
+    for dataset in ran.index:
         for training, line in lines.items():
             protocol = Protocol(training, evaluation)
             entries = tuple(
                 Entry(_own_text(results, protocol, own[training], dataset, name, with_error(3), 0)) for name in PRERANKS
             )
-            rows.append(Row(f"{_label(at_hand, dataset)}, {line}", entries))
+            rows.append(Row(f"{_label(ran, dataset)}, {line}", entries))
     notes = [
         "Each penalised model has strength 10 and is evaluated on its own pre-rank. Mean (standard error over seeds).",
         *_text_notes({entry.text for row in rows for entry in row.entries}),
-        *_data_notes(at_hand),
+        *_data_notes(ran),
     ]
     title = f"PCE, evaluated {'exactly' if evaluation == EXACT else 'as published'}, by how models were trained"
     return TextTable(title, ("dataset, training", *PRERANKS), tuple(rows), tuple(notes))
@@ -179,13 +179,13 @@ def _by_cell(cells: pd.DataFrame) -> dict[tuple[str, str], pd.Series]:
     return {(row["dataset"], row["prerank"]): row for _, row in cells.iterrows()}
 
 
-def _all_datasets(at_hand: pd.DataFrame) -> list[str]:
+def _all_datasets(ran: pd.DataFrame) -> list[str]:
     known = [item.name for item in PAPER_DATASETS]
-    return known + [name for name in at_hand.index if name not in known]
+    return known + [name for name in ran.index if name not in known]
 
 
-def _label(at_hand: pd.DataFrame, dataset: str) -> str:
-    exact = dataset not in at_hand.index or is_exact(at_hand["dataset_status"][dataset])
+def _label(ran: pd.DataFrame, dataset: str) -> str:
+    exact = dataset not in ran.index or is_exact(ran["dataset_status"][dataset])
     return dataset if exact else f"{dataset}‡"
 
 
@@ -238,13 +238,11 @@ def _text_notes(texts: set[str]) -> list[str]:
     return notes
 
 
-def _data_notes(at_hand: pd.DataFrame, among: Sequence[str] | None = None) -> list[str]:
-    names = _all_datasets(at_hand) if among is None else list(among)
-    missing = [name for name in names if name not in at_hand.index]
+def _data_notes(ran: pd.DataFrame, among: Sequence[str] | None = None) -> list[str]:
+    names = _all_datasets(ran) if among is None else list(among)
+    missing = [name for name in names if name not in ran.index]
     inexact = [
-        f"{name}: {status}"
-        for name, status in at_hand["dataset_status"].items()
-        if name in names and not is_exact(status)
+        f"{name}: {status}" for name, status in ran["dataset_status"].items() if name in names and not is_exact(status)
     ]
-    notes = [f"Not at hand: {', '.join(missing)}"] if missing else []
+    notes = [f"Not run: {', '.join(missing)}"] if missing else []
     return notes + ([f"‡ not the paper's values: {'; '.join(inexact)}"] if inexact else [])

@@ -8,9 +8,8 @@ import torch
 
 from prerank.studies.benchmark.plan import PRERANKS, PUBLISHED_STRENGTH, Grid, Model, penalty_of, preranks_of
 from prerank.studies.benchmark.work import Settings, device_name, prepare
-from prerank.training import FitOptions, Run, fit
-from prerank.training.evaluate import EXACT
-from prerank.training.progress import Stopwatch
+from prerank.studies.protocols import EXACT
+from prerank.training import FitOptions, Run, Stopwatch, fit
 
 TIMED_DATASETS = ("households", "bio")
 NON_LINEAR = ("scale", "dependency", "HDR", "copula")

@@ -1,9 +1,9 @@
-"""What is done for one fleet: load and split the data, train all models, judge each of them under both protocols."""
+"""What is done for one fleet: load and split the data, train all models, evaluate each of them under both protocols."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,10 +22,11 @@ from prerank.studies.benchmark.plan import (
     penalty_of,
     preranks_of,
 )
-from prerank.training import FitOptions, FittedFleet, Run, TrainingSet, evaluate, fit
-from prerank.training.evaluate import AS_PUBLISHED, EXACT, exact_tests
-from prerank.training.progress import Progress
-from prerank.training.published import published_pits
+from prerank.studies.benchmark.records import FleetResult
+from prerank.studies.evaluation import evaluate_both, exact_tests
+from prerank.studies.protocols import AS_PUBLISHED, EXACT
+from prerank.studies.published import published_pits
+from prerank.training import FitOptions, FittedFleet, Progress, Run, TrainingSet, fit
 
 _LEVELS = 50  # of the reliability curves that are kept
 
@@ -34,8 +35,8 @@ _LEVELS = 50  # of the reliability curves that are kept
 class Settings:
     """How the fleets of a benchmark are run; the defaults are the paper's. `max_epochs` shortens a trial.
 
-    Models are judged on the first `judged_rows` validation and test rows, which are in random order: beyond that many
-    a PCE is known to a third of a percentage point, and hundreds of models would take longer to judge than to train.
+    Models are evaluated on the first `eval_rows` validation and test rows, which are in random order: beyond that many
+    a PCE is known to a third of a percentage point, and hundreds of models would take longer to evaluate than to train.
     """
 
     device: str = "cpu"
@@ -44,16 +45,7 @@ class Settings:
     max_epochs: int = 5000
     checkpoint_seconds: float = 60.0
     accept_licence: bool = False
-    judged_rows: int = 20_000
-
-
-class FleetResult(NamedTuple):
-    """Everything that is kept of a fleet: facts about it, and tidy tables of models, numbers and curves."""
-
-    about: dict[str, Any]
-    models: pd.DataFrame
-    records: pd.DataFrame
-    curves: pd.DataFrame
+    eval_rows: int = 20_000
 
 
 class Rows(NamedTuple):
@@ -64,7 +56,7 @@ class Rows(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A dataset on the device: what each seed trains on, and the validation and test rows that models are judged by."""
+    """A dataset on the device: what each seed trains on, and the validation and test rows that models are evaluated on."""
 
     seeds: tuple[int, ...]
     train: dict[int, TrainingSet]
@@ -87,13 +79,13 @@ def prepare(dataset: str, seeds: Sequence[int], settings: Settings) -> Prepared:
 
     train, validation, test = rows("train"), rows("validation"), rows("test")
     sets = {seed: TrainingSet(train.x[i], train.y[i], validation.x[i], validation.y[i]) for i, seed in enumerate(seeds)}
-    most = settings.judged_rows
+    most = settings.eval_rows
     validation, test = (Rows(part.x[:, :most], part.y[:, :most]) for part in (validation, test))
     return Prepared(tuple(seeds), sets, validation, test, table.card.status)
 
 
 def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Progress | None = None) -> FleetResult:
-    """Train and judge a fleet. With a checkpoint, an interrupted call picks up where it was and ends the same."""
+    """Train and evaluate a fleet. With a checkpoint, an interrupted call picks up where it was and ends the same."""
     seeds = sorted({model.seed for model in fleet.models})
     data = prepare(fleet.dataset, seeds, settings)
     n_targets = data.test.y.shape[-1]
@@ -125,7 +117,7 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
         "device": device_name(settings.device),
         "dataset_status": data.status,
     }
-    records, errors = _judge(fleet, fitted, data, settings)
+    records, errors = _evaluate(fleet, fitted, data, settings)
     models = _models(fleet, fitted, batches, options.patience, errors)
     return FleetResult(about, models, records, _curves(fleet, fitted, data, settings, set(errors)))
 
@@ -148,7 +140,7 @@ def _models(fleet: Fleet, fitted: FittedFleet, batches: int, patience: int, erro
     )
 
 
-def _judge(
+def _evaluate(
     fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings
 ) -> tuple[pd.DataFrame, dict[int, str]]:
     """Every number of every model, and the errors of those that have none, by their place.
@@ -162,24 +154,24 @@ def _judge(
     sound = [place for place in range(len(fleet.models)) if place not in errors]
     parts: list[pd.DataFrame] = []
 
-    def judge(places: list[int]) -> None:
+    def evaluate(places: list[int]) -> None:
         found = []
         for part, rows in (("validation", data.validation), ("test", data.test)):
-            law, y = _forecast(fleet, fitted, data.seeds, rows, places)
-            numbers = evaluate(law, y, exact, published_preranks=published, n_draws=settings.n_draws, n_replicates=0)
+            forecast, y = _forecast(fleet, fitted, data.seeds, rows, places)
+            numbers = evaluate_both(y, forecast, exact, published, n_draws=settings.n_draws, n_replicates=0)
             found.append(numbers.assign(part=part, place=[places[k] for k in numbers["model"]]))
         tested = _tests(fleet, fitted, data, settings, places)
         parts.append(_with_tests(pd.concat(found, ignore_index=True), tested))
 
     for places in _some_at_a_time(sound, data.test):
         try:
-            judge(places)
+            evaluate(places)
         except (ValueError, RuntimeError) as failure:  # one model's bad numbers must not cost the others theirs
             if isinstance(failure, torch.OutOfMemoryError):
                 raise
             for place in places:
                 try:
-                    judge([place])
+                    evaluate([place])
                 except (ValueError, RuntimeError) as own:
                     errors[place] = str(own)
     return _tidy(fleet, parts), errors
@@ -201,9 +193,8 @@ def _tests(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings
         names = list(known) if penalty == NONE else penalised_preranks(penalty, list(known))
         chosen = [known[name] for name in names if name in known]
         if chosen:
-            law, y = _forecast(fleet, fitted, data.seeds, data.test, own)
-            numbers = exact_tests(law, y, chosen, n_draws=settings.n_draws, n_replicates=settings.n_replicates)
-            numbers = numbers[numbers["metric"] == "pce"]
+            forecast, y = _forecast(fleet, fitted, data.seeds, data.test, own)
+            numbers = exact_tests(y, forecast, chosen, n_draws=settings.n_draws, n_replicates=settings.n_replicates)
             tables.append(numbers.assign(part="test", place=[own[k] for k in numbers["model"]]))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*_WHICH, *_TESTED])
 
@@ -226,7 +217,7 @@ def _forecast(
 
 
 def _some_at_a_time(places: list[int], rows: Rows) -> list[list[int]]:
-    """Groups of models whose forecasts are held together; `evaluate` cuts them further where it must."""
+    """Groups of models whose forecasts are held together; `evaluate_both` cuts them further where it must."""
     size = max(1, (1 << 20 if rows.y.device.type == "cpu" else 1 << 24) // (rows.y[0].numel() * rows.y.shape[-1]))
     return [places[start : start + size] for start in range(0, len(places), size)]
 
@@ -254,9 +245,9 @@ def _curves(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Setting
         own = model.penalty == NONE or model.strength == PUBLISHED_STRENGTH
         if not own or place in failed:
             continue
-        law, y = _forecast(fleet, fitted, data.seeds, data.test, [place])
+        forecast, y = _forecast(fleet, fitted, data.seeds, data.test, [place])
         for protocol in (EXACT, AS_PUBLISHED):
-            frames += _curves_of(model, law, y, protocol, settings)
+            frames += _curves_of(model, forecast, y, protocol, settings)
     columns = ["training", "penalty", "strength", "seed", "evaluation", "prerank", "projection", "level", "frequency"]
     found = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
     return found.assign(dataset=fleet.dataset)
@@ -266,18 +257,20 @@ def _frequency(pit: ProjectedPIT | Tensor, levels: Tensor) -> np.ndarray:
     return reliability_curve(pit, levels=levels).frequency.cpu().double().numpy()
 
 
-def _curves_of(model: Model, law: GaussianMixture, y: Tensor, protocol: str, settings: Settings) -> list[pd.DataFrame]:
+def _curves_of(
+    model: Model, forecast: GaussianMixture, y: Tensor, protocol: str, settings: Settings
+) -> list[pd.DataFrame]:
     known = preranks_of(y.shape[-1], protocol)
     chosen = [item for name, item in known.items() if model.penalty in (NONE, name)]
     if not chosen:
         return []
     if protocol == EXACT:
         levels = centred_levels(_LEVELS)
-        pit = projected_pit(chosen, law, y, n_draws=settings.n_draws)
+        pit = projected_pit(y, forecast, chosen, n_draws=settings.n_draws)
         groups, frequency = list(pit.groups), _frequency(pit.model(0), levels)
     else:
         levels = inclusive_levels(_LEVELS)
-        batches = list(published_pits(chosen, law, y, settings.n_draws))
+        batches = list(published_pits(y, forecast, chosen, settings.n_draws))
         groups = [item.name for item, pit in zip(chosen, batches[0], strict=True) for _ in range(pit.shape[-1])]
         frequency = _frequency(torch.cat([torch.cat(part, -1)[0] for part in batches]).double(), levels)
     number = [groups[:k].count(name) + 1 for k, name in enumerate(groups)]

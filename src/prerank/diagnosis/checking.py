@@ -1,0 +1,191 @@
+"""`check`: the one call a forecaster makes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from prerank.calibration import (
+    PCETest,
+    PreRank,
+    ProjectedPIT,
+    holm,
+    listed_preranks,
+    pce_test,
+    projected_pit,
+    require_power,
+    require_whole,
+)
+from prerank.diagnosis.missing import complete_in_blocks, pit_of_present_members
+from prerank.diagnosis.options import block_labels, case_identifiers, projection_names, weight_per_case
+from prerank.diagnosis.preparation import Prepared, prepare
+from prerank.diagnosis.progress import check_progress
+from prerank.diagnosis.result import LEVEL, Check, tables
+from prerank.diagnosis.suspicions import few_values, quantiles
+from prerank.forecast import Ensemble, as_tensor
+
+
+def check(
+    y: Any,
+    forecast: Any,
+    preranks: Sequence[PreRank] | PreRank | None = None,
+    *,
+    axes: Sequence[str] | Mapping[str, str] | None = None,
+    scale: Literal["auto", "pooled", "none"] = "auto",
+    case_weights: Any = None,
+    observation_weights: Any = None,
+    blocks: Any = None,
+    case_ids: Any = None,
+    n_draws: int = 100,
+    n_replicates: int = 999,
+    power: float = 1,
+    seed: int = 0,
+) -> Check:
+    """Is the joint forecast calibrated, and if not, how?
+
+    `y` (N, D) are observations, `forecast` members (N, M, D), an `Ensemble`, a `GaussianMixture` or a torch
+    distribution; NumPy, torch, pandas or xarray. `axes` says what the axes of an array in another order are, such as
+    ("member", "case", "target"). xarray dimensions called case, member and target are recognised in any order; others
+    take a mapping {"time": "case", "number": "member", "station": "target"}, or a tuple of their names in the order
+    (case, member, target). Dimensions of the same name in y and forecast mean the same. `preranks` are those of the paper
+    unless said otherwise.
+
+    Labels: where both sides label their cases (an xarray coordinate, a pandas index other than the default `RangeIndex`,
+    which means position), the forecast, and all that comes one per case, is put into the order of y; so are targets
+    (coordinate, column names), and their labels become their names. What cannot be aligned is refused.
+
+    Missing values (NaN, pandas NA, what a NumPy mask hides): a member with one is left out of its case, which is then
+    ranked among those present; a case whose observation has one is dropped; both are counted in the notes. y and members
+    of different precision are compared in the coarser one. `scale="pooled"` divides each target by the pooled spread of
+    members and observations; "auto" does so when spreads differ more than tenfold, and says so.
+
+    `case_weights` (N,) weigh the cases (interval and corrected PCE stay empty then). `blocks` (N,) labels dependent
+    cases (a date, say), which are then exchanged with the same member: p-values, intervals (from 20 blocks on), corrected
+    PCE and bands all follow. `observation_weights` (N,) belong to weighted members, see `projected_pit`.
+
+    No result depends on how ties are broken. Draws of a distribution, the replicates of the tests and the bootstrap are
+    keyed by `seed` and by `case_ids` (N,), whole numbers or labels; without them cases are named by their position, and
+    then another order of the cases is another set of names.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> truth = rng.normal(size=(300, 21, 3))
+    >>> result = check(truth[:, 0], truth[:, 1:])
+    >>> result.calibrated
+    True
+    >>> check(truth[:, 0], 0.6 * truth[:, 1:]).table.loc["location", "reading"]
+    'under-dispersed'
+    """
+    if scale not in ("auto", "pooled", "none"):
+        raise ValueError(f'scale={scale!r}: say "auto", "pooled" or "none"')
+    power, seed = require_power(power), require_whole(seed, "seed", at_least=None)
+    n_draws, n_replicates = require_whole(n_draws, "n_draws"), require_whole(n_replicates, "n_replicates")
+    prepared = prepare(y, forecast, axes, scale, lambda n_targets: listed_preranks(preranks, n_targets))
+    chosen = listed_preranks(preranks, prepared.y.shape[-1])
+    weights = weight_per_case(case_weights, "case_weights", prepared)
+    own = weight_per_case(observation_weights, "observation_weights", prepared)
+    labels = block_labels(blocks, prepared)
+    ids = case_identifiers(case_ids, prepared)
+    pit = _pit(chosen, prepared, own, labels, prepared.cases if ids is None else ids, n_draws, seed)
+    for group, names in projection_names(chosen, prepared.names).items():
+        pit = pit.renamed(group, names)
+    test = pce_test(pit, power=power, n_replicates=n_replicates, seed=seed, blocks=labels, case_weights=weights)
+    notes = [*prepared.notes, *quantiles(prepared), *few_values(prepared)]
+    if not pit.exact:
+        notes.append(f"PITs: {pit.method}")
+    notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
+    notes.append(_monte_carlo(n_replicates))
+    return Check(
+        *tables(pit, test, labels, weights),
+        pit,
+        test,
+        tuple(notes),
+        len(prepared.y),
+        None if labels is None else len(labels.unique()),
+        float(test.attainable),
+        n_replicates,
+        None if weights is None else weights.cpu().double(),
+    )
+
+
+def _pit(
+    preranks: list[PreRank],
+    prepared: Prepared,
+    observation_weights: Tensor | None,
+    blocks: Tensor | None,
+    case_ids: Tensor,
+    n_draws: int,
+    seed: int,
+) -> ProjectedPIT:
+    """PITs of the observation and of all points that could have been it."""
+    forecast = prepared.forecast
+    size = forecast.members.numel() if isinstance(forecast, Ensemble) else n_draws * prepared.y.numel()
+    with check_progress(size) as on_progress:
+        if prepared.present is not None:
+            assert isinstance(forecast, Ensemble)
+            present = prepared.present if blocks is None else complete_in_blocks(prepared.present, blocks)
+            if not present.any(-1).all():
+                raise ValueError(
+                    "a block has no member that is present in all of its cases; drop such blocks or members"
+                )
+            return pit_of_present_members(
+                preranks,
+                forecast,
+                present,
+                prepared.y,
+                observation_weights=observation_weights,
+                seed=seed,
+                case_ids=case_ids,
+                on_progress=on_progress,
+            )
+        return projected_pit(
+            prepared.y,
+            forecast,
+            preranks,
+            observation_weights=observation_weights,
+            n_draws=n_draws,
+            seed=seed,
+            case_ids=case_ids,
+            exchangeable=True,
+            on_progress=on_progress,
+        )
+
+
+def _monte_carlo(n_replicates: int) -> str:
+    """What of the result is simulated, and how precise it is."""
+    error = (LEVEL * (1 - LEVEL) / n_replicates) ** 0.5
+    return f"p-values from {n_replicates:,} exchange replicates: at {LEVEL} their standard error is {error:.3f}"
+
+
+def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
+    """The same table for PITs computed elsewhere: (N,) or (N, K), one row per column.
+
+    The columns' dependence is unknown, so p-values are adjusted by Holm's method, which holds under any.
+
+    >>> import numpy as np
+    >>> check_pits(np.linspace(0.001, 0.999, 200)).calibrated
+    True
+    """
+    if names is None and isinstance(pit, pd.DataFrame):
+        names = [str(name) for name in pit.columns]
+    values = as_tensor(pit, "pit")
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2:
+        raise ValueError(f"pit has shape {tuple(values.shape)}; give (N,) or (N, K)")
+    missing = values.isnan().any(-1)
+    notes = [f"{int(missing.sum())} of {len(values)} cases dropped: a PIT is missing"] if missing.any() else []
+    values = values[~missing]
+    if len(values) == 0:
+        raise ValueError("there are no PITs: at least one case is needed")
+    labels = tuple(names) if names is not None else tuple(f"pit {k + 1}" for k in range(values.shape[1]))
+    if len(labels) != values.shape[1] or len(set(labels)) != len(labels):
+        raise ValueError(f"{len(labels)} names for {values.shape[1]} columns of PITs; each needs a name of its own")
+    pit = ProjectedPIT.of_values(values, labels, labels)
+    columns = [pce_test(pit.of(label)) for label in labels]
+    per_column = [name for name in PCETest._fields if name not in ("groups", "attainable")]
+    joined = {name: torch.cat([getattr(column, name) for column in columns], -1) for name in per_column}
+    joined["corrected_p_value"] = holm(joined["p_value"])
+    test = PCETest(groups=labels, attainable=torch.zeros(()), **joined)
+    return Check(*tables(pit, test, None, None), pit, test, tuple(notes), len(values))

@@ -1,0 +1,49 @@
+"""Fused code for a GPU, chosen in one place; the plain code is the definition, and all that a CPU runs.
+
+`table` has a row for every kernel, `kernel_for` gives a row's function where it can be used and None elsewhere. A module
+`x_kernel` is written in Triton, and imported only when it is used.
+"""
+
+from prerank.kernels.choosing import Kernel, kernel_for, register, rows, without
+from prerank.kernels.table import (
+    ADAM,
+    ALLOCATION,
+    COVARIANCE,
+    DRAWS,
+    EIGENVECTORS,
+    JOINT_CDF,
+    LOG_DENSITY,
+    LOG_LIKELIHOOD,
+    NORMALS,
+    PERCEPTRON,
+    PIT_ALONG,
+    PROJECTIONS,
+    SMOOTH_CDF,
+    SMOOTH_RANK,
+    SPREAD,
+    UNPACKING,
+)
+
+__all__ = [
+    "ADAM",
+    "ALLOCATION",
+    "COVARIANCE",
+    "DRAWS",
+    "EIGENVECTORS",
+    "JOINT_CDF",
+    "LOG_DENSITY",
+    "LOG_LIKELIHOOD",
+    "NORMALS",
+    "PERCEPTRON",
+    "PIT_ALONG",
+    "PROJECTIONS",
+    "SMOOTH_CDF",
+    "SMOOTH_RANK",
+    "SPREAD",
+    "UNPACKING",
+    "Kernel",
+    "kernel_for",
+    "register",
+    "rows",
+    "without",
+]

@@ -1,0 +1,3 @@
+"""The two protocols of the study, by name."""
+
+EXACT, AS_PUBLISHED = "exact", "as published"

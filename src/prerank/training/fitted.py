@@ -1,0 +1,59 @@
+"""What `fit` gives back: the best weights of every model, and what became of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from prerank.forecast import GaussianMixture
+from prerank.training.fleet import Architecture, Fleet, Run, forecast_of
+
+
+@dataclass(frozen=True, eq=False)
+class FittedFleet:
+    """Trained models: weights (E, ...) of their best epochs, and what became of each run.
+
+    `seconds` is the time of the training loop, that of earlier, interrupted calls included.
+    """
+
+    runs: tuple[Run, ...]
+    architecture: Architecture
+    weights: tuple[Tensor, ...]
+    best_score: Tensor
+    best_epoch: Tensor
+    diverged: Tensor
+    epochs: int
+    steps: int
+    seconds: float
+
+    def forecast(self, x: Tensor, models: Sequence[int] | None = None) -> GaussianMixture:
+        """Forecasts (E, N) for x (N, L) or (E, N, L), of all models or some."""
+        weights = self.weights if models is None else [tensor[list(models)] for tensor in self.weights]
+        with torch.no_grad():
+            return forecast_of(weights, x.to(self.weights[0]), self.architecture)
+
+
+def fitted_fleet(
+    runs: Sequence[Run], architecture: Architecture, parts: Sequence[Fleet], epochs: int, steps: int, seconds: float
+) -> FittedFleet:
+    """The models of all parts of a fleet, those that left early among them, in the order of their runs."""
+    place = torch.cat([part.index for part in parts]).argsort()
+
+    def joined(pick: Callable[[Fleet], Tensor]) -> Tensor:
+        return torch.cat([pick(part) for part in parts])[place]
+
+    return FittedFleet(
+        runs=tuple(runs),
+        architecture=architecture,
+        weights=tuple(
+            joined(lambda part, i=i: part.best_weights[i])  # type: ignore[misc]
+            for i in range(len(parts[0].weights))
+        ),
+        best_score=joined(lambda part: part.best_score),
+        best_epoch=joined(lambda part: part.best_epoch),
+        diverged=joined(lambda part: part.diverged),
+        epochs=epochs,
+        steps=steps,
+        seconds=seconds,
+    )

@@ -1,0 +1,186 @@
+"""`fit`: one loop that trains a whole fleet."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from prerank.training.batches import Batches, TrainingSet
+from prerank.training.capture import Captured, Plain, is_capturable
+from prerank.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from prerank.training.fingerprint import fingerprint
+from prerank.training.fitted import FittedFleet, fitted_fleet
+from prerank.training.fleet import (
+    Architecture,
+    Fleet,
+    Run,
+    adam,
+    all_finite,
+    bounded_forecast_of,
+    forecast_of,
+    new_fleet,
+    note_scores,
+)
+from prerank.training.grouping import grouped, in_order_of_penalties
+from prerank.training.loss import Loss
+from prerank.training.noise import StepNoise
+from prerank.training.options import FitOptions
+from prerank.training.progress import Progress, Silent
+from prerank.training.terms import values_of_score
+
+_VALIDATION_ROWS = 4096
+
+
+def fit(
+    runs: Sequence[Run],
+    data: TrainingSet | Mapping[int, TrainingSet],
+    options: FitOptions | None = None,
+    progress: Progress | None = None,
+) -> FittedFleet:
+    """Train every run at once and return the best weights of each.
+
+    Runs may differ in seed, penalty and strength. `data` is one set for all, or one per seed (of equal sizes). The
+    result of a run depends on the run and its data alone: a fleet of E equals E fleets of one. With a `checkpoint` path
+    in the options, an interrupted fit picks up where it was and ends where the uninterrupted one would. Device and dtype
+    follow the data. A model whose loss is not finite is stopped and marked `diverged`; the others do not notice.
+    """
+    options = FitOptions() if options is None else options
+    batches = Batches.of(runs, data, options.batch_size)
+    architecture = Architecture(
+        batches.x.shape[-1], batches.y.shape[-1], options.n_components, options.hidden, options.floor
+    )
+    return _Loop(list(runs), batches, architecture, options, progress or Silent()).run()
+
+
+class _Loop:
+    """The loop itself: what stays the same during a fit, and the fleet that changes."""
+
+    def __init__(
+        self, runs: list[Run], batches: Batches, architecture: Architecture, options: FitOptions, progress: Progress
+    ) -> None:
+        self.runs, self.batches, self.architecture, self.options = runs, batches, architecture, options
+        self.progress = progress
+        self.device, self.dtype = batches.x.device, batches.x.dtype
+        # models with the same penalty stand together, so that each penalty is evaluated once on a slice of the fleet
+        order = torch.tensor(in_order_of_penalties(runs), device=self.device)
+        self.fleet = new_fleet(runs, architecture, self.dtype, self.device).select(order)
+        self.done: list[Fleet] = []
+        self.epoch, self.step_in_epoch, self.steps = 0, 0, 0
+        self.started = time.monotonic()
+        self.fingerprint = "" if options.checkpoint is None else fingerprint(runs, batches, architecture, options)
+        if options.checkpoint is not None and options.checkpoint.exists():
+            self._resume(load_checkpoint(options.checkpoint, self.fingerprint, self.device))
+        self._regroup()
+
+    def run(self) -> FittedFleet:
+        self.progress.start(len(self.runs), self.options.max_epochs)
+        try:
+            self._train()
+        finally:  # an interruption must leave the terminal as it was
+            self.progress.stop()
+        self._save()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        seconds = time.monotonic() - self.started
+        parts = [*self.done, *([self.fleet] if self.fleet.size else [])]
+        return fitted_fleet(self.runs, self.architecture, parts, self.epoch, self.steps, seconds)
+
+    def _train(self) -> None:
+        options, batches = self.options, self.batches
+        saved_at = time.monotonic()
+        # On a GPU the host looks up only now and then, so that it never holds the queue; finished models are masked.
+        epochs_between_looks = 1 if self.device.type == "cpu" else max(1, 64 // batches.per_epoch)
+        while self.fleet.size and self.epoch < options.max_epochs:
+            order = batches.order(self.epoch)
+            for number in range(self.step_in_epoch, batches.per_epoch):
+                if options.max_steps is not None and self.steps >= options.max_steps:
+                    return
+                self.step(order[:, number * batches.size : (number + 1) * batches.size])
+                self.steps, self.step_in_epoch = self.steps + 1, number + 1
+                if options.checkpoint is not None and time.monotonic() - saved_at > options.checkpoint_seconds:
+                    self._save()
+                    saved_at = time.monotonic()
+            self.validate()
+            self.epoch, self.step_in_epoch = self.epoch + 1, 0
+            if self.epoch % epochs_between_looks == 0:
+                self._let_finished_go()
+                self.progress.advance(self.epoch, int(self.fleet.active.sum()), self.fleet.best_score)
+
+    def _step(self, rows: Tensor) -> None:
+        x, y, weights = (part[self.seed_of] for part in self.batches.take(rows))
+        leaves = [tensor.detach().requires_grad_() for tensor in self.fleet.weights]
+        if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            loss = self.loss(y, forecast_of(leaves, x, self.architecture), weights, self.clock)
+        else:
+            forecast, sane = bounded_forecast_of(leaves, x, self.architecture)
+            loss = torch.where(sane, self.loss(y, forecast, weights, self.clock), torch.nan)
+        gradients = torch.autograd.grad(loss.sum(), leaves)
+        finite = all_finite([loss.detach(), *gradients])
+        fleet = self.fleet
+        fleet.diverged.logical_or_(fleet.active & ~finite)
+        fleet.active.logical_and_(finite)
+        adam(fleet, gradients, fleet.active, self.options.learning_rate)
+        self.clock.add_(1)
+
+    def _validate(self) -> None:
+        batches, fleet, monitor = self.batches, self.fleet, self.options.monitor
+        total = torch.zeros_like(fleet.best_score)
+        n_rows = batches.x_validation.shape[1]
+        with torch.no_grad():
+            for start in range(0, n_rows, _VALIDATION_ROWS):
+                rows = slice(start, min(start + _VALIDATION_ROWS, n_rows))
+                forecast = forecast_of(fleet.weights, batches.x_validation[:, rows][self.seed_of], self.architecture)
+                y = batches.y_validation[:, rows][self.seed_of]
+                # the same numbers in every epoch: what differs between epochs is then the model and not its draws
+                step = torch.full_like(self.clock, start)
+                noise = self.noise.of_score(monitor, "validation", y, step, self.seed_of)
+                scores = values_of_score(monitor, y, forecast, noise)
+                total += (scores * batches.validation_shares[:, rows][self.seed_of]).sum(-1)
+        note_scores(fleet, total, self.epoch_clock, self.options.min_improvement, self.options.patience)
+        self.epoch_clock.add_(1)
+
+    def _regroup(self) -> None:
+        """What follows the models in the fleet: their seeds and their loss, and how a step and a validation are run."""
+        runs = [self.runs[i] for i in self.fleet.index.tolist()]
+        seeds, score, monitor = self.batches.seeds, self.options.score, self.options.monitor
+        self.seed_of = torch.tensor([seeds.index(run.seed) for run in runs], device=self.device)
+        strength = torch.tensor([run.strength for run in runs], dtype=self.dtype, device=self.device)
+        on_gpu = self.device.type == "cuda"
+        grouping = grouped(runs, self.seed_of, self.architecture, self.batches.size, by_parts=on_gpu)
+        names = dict.fromkeys(["score", "validation", *(name for group in grouping.groups for name in group.streams)])
+        self.noise = StepNoise(seeds, names, self.dtype, self.device)
+        self.loss = Loss(score, grouping, strength, self.seed_of, self.noise)
+        self.clock = torch.tensor(self.steps, device=self.device)
+        self.epoch_clock = torch.tensor(self.epoch, device=self.device)
+        self.captured = is_capturable(self.device, score, *(group.penalty for group in grouping.groups))
+        self.step = self._runner(self._step, self.captured)
+        self.validate = self._runner(self._validate, is_capturable(self.device, monitor))
+
+    def _runner(self, function: Callable[..., None], captured: bool) -> Plain | Captured:
+        if not captured:
+            return Plain(function)
+        state = [*self.fleet.named_tensors().values(), self.clock, self.epoch_clock]
+        # after the first capture libraries are warm; one run more loads what the new shapes need
+        return Captured(function, state, warm_ups=1 if self.done else 3)
+
+    def _let_finished_go(self) -> None:
+        active = self.fleet.active
+        still = int(active.sum())
+        # a captured graph has fixed shapes, and capturing anew costs about a second: worth it when many have left
+        if still == self.fleet.size or (self.device.type == "cuda" and still > 0.75 * self.fleet.size):
+            return
+        self.done.append(self.fleet.select((~active).nonzero()[:, 0]))
+        self.fleet = self.fleet.select(active.nonzero()[:, 0])
+        self._regroup()
+
+    def _resume(self, saved: Checkpoint) -> None:
+        self.fleet, self.done = saved.fleet, saved.done
+        self.epoch, self.step_in_epoch, self.steps = saved.epoch, saved.step_in_epoch, saved.steps
+        self.started = time.monotonic() - saved.seconds
+
+    def _save(self) -> None:
+        if self.options.checkpoint is not None:
+            seconds = time.monotonic() - self.started
+            saved = Checkpoint(self.fleet, self.done, self.epoch, self.step_in_epoch, self.steps, seconds)
+            save_checkpoint(self.options.checkpoint, saved, self.fingerprint)

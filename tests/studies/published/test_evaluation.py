@@ -1,0 +1,70 @@
+"""Both protocols in one table: every number is that of the function it comes from, and the published ones mislead."""
+
+import pytest
+import torch
+
+from prerank.calibration import HDR, Marginal, Scale, pce, pce_null, projected_pit
+from prerank.data import Bimodal
+from prerank.forecast import GaussianMixture
+from prerank.scores import Fair, TwoSets, energy_score
+from prerank.studies.evaluation import evaluate_both, exact_tests
+from prerank.studies.published import published_null_level, published_pce
+from prerank.training import evaluate
+
+
+@pytest.fixture(scope="module")
+def truth():
+    table = Bimodal(3).table(700, seed=3)
+    return Bimodal(3).law(table.x), torch.from_numpy(table.y)
+
+
+def test_every_number_is_that_of_the_function_it_comes_from(truth):
+    law, y = truth
+    preranks = [Marginal(), Scale()]
+    records = evaluate_both(y, law, preranks, n_replicates=99, seed=5)
+
+    def found(protocol, metric, prerank=None, column="value"):
+        rows = records[(records.protocol == protocol) & (records.metric == metric)]
+        rows = rows if prerank is None else rows[rows.prerank == prerank]
+        assert len(rows) == 1
+        return rows[column].iloc[0]
+
+    assert found("exact", "nll") == found("as published", "nll") == pytest.approx(-float(law.log_prob(y).mean()))
+    fair = energy_score(y, law.ensemble(100, 5, "energy score"), Fair()).mean()
+    assert found("exact", "energy score") == pytest.approx(float(fair))
+    two = energy_score(y, law.ensemble(200, 5, "energy score"), TwoSets()).mean()
+    assert found("as published", "energy score") == pytest.approx(float(two))
+    published = published_pce(y, law, preranks, 100, 5)
+    for place, item in enumerate(preranks):
+        pit = projected_pit(y, law, item, seed=5)
+        assert found("exact", "pce", item.name) == pytest.approx(float(pce(pit).mean()), abs=1e-9)
+        per_batch = [float(pce(pit.select(slice(i, i + 256))).mean()) for i in range(0, 700, 256)]
+        assert found("exact", "pce per 256", item.name) == pytest.approx(sum(per_batch) / 3, abs=1e-9)
+        level = sum(pce_null(n, n_members=pit.parts[0].n_members).mean for n in (256, 256, 188)) / 3
+        assert found("exact", "pce per 256", item.name, "null_level") == pytest.approx(level)
+        assert found("as published", "pce per 256", item.name) == pytest.approx(float(published[place]))
+        assert found("as published", "pce per 256", item.name, "null_level") == published_null_level(700)
+
+
+def test_the_published_protocol_calls_a_perfect_mixture_miscalibrated():
+    """Five equal N(0, 1) components: about 0.0735 as published, the null level 0.3133 / sqrt(N) exactly."""
+    cases = 3840  # fifteen whole minibatches
+    law = GaussianMixture(torch.zeros(cases, 5), torch.zeros(cases, 5, 2), torch.eye(2).expand(cases, 5, 2, 2))
+    y = law.ensemble(1, seed=1).members[:, 0]
+    records = evaluate_both(y, law, [Marginal()], n_replicates=99)
+    exact = records[(records.protocol == "exact") & (records.metric == "pce")].value.iloc[0]
+    published = records[(records.protocol == "as published") & (records.metric == "pce per 256")].value.iloc[0]
+    assert published == pytest.approx(0.0735, abs=0.006)
+    assert exact == pytest.approx(0.005, abs=0.004)
+
+
+def test_the_exact_half_is_what_evaluate_says(truth):
+    law, y = truth
+    preranks = [Marginal(), HDR()]
+    records = evaluate_both(y, law, preranks, [], n_replicates=39)
+    exact = records[(records.protocol == "exact") & (records.metric != "pce per 256")]
+    alone = evaluate(y, law, preranks, n_replicates=39)
+    assert exact[alone.columns].reset_index(drop=True).equals(alone)
+    tests = exact_tests(y, law, preranks, n_replicates=39).drop(columns="protocol")
+    assert tests.equals(alone[alone.metric == "pce"].reset_index(drop=True)[tests.columns])
+    assert set(records[records.protocol == "as published"].metric) == {"nll", "energy score"}  # no pre-rank was named
