@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 from prerank.calibration import (
+    Custom,
     EmpiricalRank,
     Location,
     Marginal,
@@ -90,6 +91,17 @@ def test_the_smallest_p_value_of_a_group_is_the_share_of_replicates_with_one_as_
     for k in range(3):
         low, high = (smallest < share[0, k]).double().mean(), (smallest <= share[0, k]).double().mean()
         assert low - 1e-9 <= test.projection_p_value[k] <= high + 1e-9  # between: ties are broken, not shared
+
+
+def test_of_the_smallest_p_values_that_replicates_allow_the_furthest_statistic_wins():
+    """Each of eight groups has a data set with its smallest p-value; only the observed one lies far from all others."""
+    x = normal(40, 9, 8, seed=28)
+    x[:, 0, 0] += 5.0
+    preranks = [Custom(lambda y, k=k: y[..., k], name=f"target {k}") for k in range(8)]
+    test = pce_test(pits(x[:, 0], Ensemble(x[:, 1:]), preranks, exchangeable=True), n_replicates=19)
+    assert float(test.corrected_p_value[0]) == pytest.approx(1 / 20)
+    assert float(test.attainable) == pytest.approx(1 / 20)
+    assert (test.corrected_p_value[1:] > 1 / 20).all()
 
 
 @pytest.mark.parametrize("n_replicates", [1, 19, 99])
