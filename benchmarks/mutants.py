@@ -9,14 +9,20 @@ Needs the extra `mutants`. The faults are those of cosmic-ray (operators, compar
 decorators), kept to the replacements somebody might have written by mistake: `+` becomes `-`, not `>>`, whose crash
 no test could miss. Two kinds are added through its plugin class, since this code's faults are often of them: a keyword
 argument left out (`correction=0`) and a method left out (`.detach()`). mutmut, by its source, leaves out functions with
-a decorator, which are most of the public ones here. Message texts, annotations and branches for a GPU are left alone.
+a decorator, which are most of the public ones here.
+
+Left alone is what no test on a CPU could tell: message texts and annotations; branches for a GPU, and functions that
+only such branches call; the size of a piece where work is cut into pieces (the last arguments of `chunks`, `blocks`,
+`at_once`, `over_cases`, and those of `lru_cache`), which costs time and memory and changes no number; and what is
+assigned to names that only these places read.
 
 A place in the code is sampled first, then one fault there; strata are modules, in proportion to their places. Tests
-run once under coverage; a mutant meets those tests of its package's folders that execute its statement, the fastest first,
-until one fails. The checkout is never touched: each of the workers has its own copy of the tree. Results are JSON lines
-in a folder named after the content of the tree, so a run that is stopped goes on where it was. Time-outs count as
-killed. `benchmarks/survivors.md` holds the reasons of known survivors; a mutant stays a survivor in the first score
-whatever its reason, and a second one leaves out those proven equivalent.
+run once under coverage; a mutant meets those tests of its package's folders that execute its statement, the fastest
+first, until one fails or 20 seconds of tests are over. What is left then meets the slower ones, for up to 40 more
+seconds. The checkout is never touched: each of the workers has its own copy of the tree. Results are JSON lines in a
+folder named after the content of the tree, so a run that is stopped goes on where it was. Time-outs count as killed.
+`benchmarks/survivors.md` holds the reasons of known survivors; a mutant stays a survivor in the first score whatever
+its reason, and a second one leaves out those proven equivalent.
 """
 
 import argparse
@@ -66,7 +72,10 @@ TESTS = {
     "data": ("tests/data", "tests/test_bad_inputs.py"),
 }
 COPIED = ("src", "tests", "benchmarks", "docs", "README.md", "pyproject.toml")
-MOST_SECONDS = 30.0  # of tests that one mutant meets; leaving out the slowest can only make the score lower
+# Seconds of tests that a mutant meets, and those that a survivor meets after them: leaving out the slowest can only make the
+# score lower, and without a limit nearly all the time would go into the survivors.
+MOST_SECONDS = 20.0
+MORE_SECONDS = 40.0
 SURVIVORS = ROOT / "benchmarks" / "survivors.md"
 # what the tests import anyway: loaded once, so that a mutant's process, a fork of this one, starts in a moment
 PRELOADED = (
@@ -269,7 +278,9 @@ def _spared(source: str) -> list[tuple[Position, Position]]:
     for item in tree.body:  # Forecast = Ensemble | Distribution; ELEMENTS_ON_GPU = ...
         name = item.targets[0] if isinstance(item, ast.Assign) else None
         if isinstance(name, ast.Name) and (
-            name.id.endswith("_GPU") or (name.id[0].isupper() and not name.id.isupper())
+            name.id.endswith("_GPU")
+            or (name.id[0].isupper() and not name.id.isupper())
+            or ast.unparse(item.value).startswith("TypeVar(")  # type: ignore[attr-defined]
         ):
             spared.append(item)
     for node in ast.walk(tree):
@@ -281,12 +292,73 @@ def _spared(source: str) -> list[tuple[Position, Position]]:
             spared.append(node.returns)
         elif isinstance(node, ast.arg | ast.AnnAssign) and node.annotation:
             spared.append(node.annotation)
-        elif isinstance(node, ast.If) and _asks_for_gpu(node.test):
+    idle = [*_only_on_a_gpu(tree), *_only_the_size_of_a_chunk(tree)]
+    return [span(node) for node in (*spared, *idle, *_computed_for(tree, idle))]
+
+
+def _only_on_a_gpu(tree: ast.Module) -> list[ast.AST]:
+    found: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and _asks_for_gpu(node.test):
             # the branch, and the question: on a CPU its other conditions decide nothing
-            spared += [node.test, *node.body]
+            found += [node.test, *node.body]
         elif isinstance(node, ast.Assign | ast.Return) and node.value and _asks_for_gpu(node.value):
-            spared.append(node)
-    return [span(node) for node in spared]
+            found.append(node)
+    inside = _inside(found)
+    for item in tree.body:  # a function that nothing else in its module calls
+        if isinstance(item, ast.FunctionDef) and item.name.startswith("_"):
+            uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == item.name]
+            if uses and all(id(use) in inside for use in uses):
+                found.append(item)
+    return found
+
+
+# functions that cut work into pieces, and the place from which their arguments are no more than the size of a piece
+PIECES = {"chunks": 1, "blocks": 2, "at_once": 0, "over_cases": 3, "lru_cache": 0}
+
+
+def _only_the_size_of_a_chunk(tree: ast.Module) -> list[ast.AST]:
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    found: list[ast.AST] = []
+    for call in calls:
+        if call.func.id in PIECES:  # type: ignore[attr-defined]
+            found += [*call.args[PIECES[call.func.id] :], *call.keywords]  # type: ignore[attr-defined]
+    return found
+
+
+def _computed_for(tree: ast.Module, idle: list[ast.AST]) -> list[ast.AST]:
+    """What is assigned to names that are read in idle places alone, and what is assigned for those, and so on."""
+    found: list[ast.AST] = []
+    while True:
+        inside = _inside([*idle, *found])
+        new: list[ast.AST] = []
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            read: dict[str, bool] = {}  # whether all places that read a name are idle
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                    read[node.id] = read.get(node.id, True) and id(node) in inside
+            for node in ast.walk(function):
+                targets: list[tuple[ast.expr, ast.expr]] = []
+                if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                    left, right = node.targets[0], node.value
+                    pairs = isinstance(left, ast.Tuple) and isinstance(right, ast.Tuple)
+                    targets = list(zip(left.elts, right.elts, strict=True)) if pairs else [(left, right)]  # type: ignore
+                elif isinstance(node, ast.AugAssign):
+                    targets = [(node.target, node.value)]
+                elif isinstance(node, ast.For):
+                    targets = [(node.target, node.iter)]
+                for left, right in targets:
+                    if isinstance(left, ast.Name) and read.get(left.id, False) and id(right) not in inside:
+                        new.append(node if isinstance(node, ast.AugAssign) else right)
+        if not new:
+            return found
+        found += new
+
+
+def _inside(nodes: list[ast.AST]) -> set[int]:
+    return {id(part) for node in nodes for part in ast.walk(node)}
 
 
 def _asks_for_gpu(expression: ast.expr) -> bool:
@@ -552,10 +624,18 @@ class Coverage:
                 rest = (name for name in record["tests"] if name not in failed)
                 late |= {name: record["seconds"][name] for name in rest}
         late = {name: seconds for name, seconds in late.items() if name not in found}
-        ordered = [item for part in (found, late) for item in sorted(part.items(), key=lambda item: item[1])]
-        # a mutant that dies at all dies early; without a limit nearly all the time would go into the survivors
-        spent = itertools.accumulate(seconds for _, seconds in ordered)
-        return [item for item, total in zip(ordered, spent, strict=True) if total <= MOST_SECONDS or item[1] < 0.1]
+        return [item for part in (found, late) for item in sorted(part.items(), key=lambda item: item[1])]
+
+    def in_passes(self, mutant: Mutant) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+        """The tests that a mutant meets at once, and those that it meets if it survives."""
+        ordered = self.tests(mutant)
+        spent = list(itertools.accumulate(seconds for _, seconds in ordered))
+        count = sum(total <= MOST_SECONDS for total in spent)
+        rest = [item for item, total in zip(ordered, spent, strict=True) if total > MOST_SECONDS]
+        before = spent[count - 1] if count else 0.0
+        return ordered[:count], [
+            item for item, total in zip(rest, spent[count:], strict=True) if total - before <= MORE_SECONDS
+        ]
 
 
 def _statement(path: Path, line: int) -> tuple[int, int] | None:
@@ -636,17 +716,18 @@ def run_mutants(
     waiting = [mutant for mutant in mutants if mutant.key not in done]
     print(f"{len(mutants)} mutants, {len(mutants) - len(waiting)} of them done before; results in {results}")
     random.Random(0).shuffle(waiting)  # so that a run that is stopped has seen something of every module
-    tests = {mutant.key: coverage.tests(mutant) for mutant in waiting}
+    tests = {mutant.key: coverage.in_passes(mutant) for mutant in mutants}
 
-    def write(mutant: Mutant, outcome: str, took: float, by: str | None) -> None:
+    def write(mutant: Mutant, outcome: str, took: float, by: str | None, passes: int) -> None:
         record = {
             "key": mutant.key,
             "path": mutant.path,
             "line": mutant.line,
             "operator": mutant.operator,
             "outcome": outcome,
+            "passes": passes,
             "seconds": round(took, 1),
-            "tests": len(tests[mutant.key]),
+            "tests": sum(len(part) for part in tests[mutant.key][:passes]),
             "by": by,
             "diff": mutant.diff,
         }
@@ -654,24 +735,36 @@ def run_mutants(
         with results.open("a") as file:
             file.write(json.dumps(record) + "\n")
 
-    for mutant in waiting:
-        if not tests[mutant.key]:
-            write(mutant, "survived", 0.0, None)
-    jobs = (mutant_job(mutant, tests[mutant.key], coverage.everything) for mutant in waiting if tests[mutant.key])
-    started = time.monotonic()
-    for count, (job, copy, status, took) in enumerate(in_copies(jobs, copies), 1):
-        mutant = named[job.name]
-        killer = copy / "killer.txt"
-        by = killer.read_text() if killer.exists() else None
-        if status == BROKEN:
-            raise SystemExit(f"a mutant could not be run:\n{(copy / 'log.txt').read_text()[-3000:]}")
-        if status not in (None, 0, 5) and by is None:  # it could not even be imported, or it crashed
-            by = f"status {status}: {(copy / 'log.txt').read_text()[-300:]}"
-        outcome = {None: "timed out", 0: "survived", 5: "survived"}.get(status, "killed")  # 5: no test left to run
-        write(mutant, outcome, took, by)
-        if sys.stdout.isatty() or count % 20 == 0:
-            print(f"{count} run in {time.monotonic() - started:.0f} s", flush=True)
+    for number in (1, 2):
+        if number == 2:
+            waiting = [
+                named[key] for key in named if done[key]["outcome"] == "survived" and done[key].get("passes") == 1
+            ]
+        for mutant in waiting:
+            if not tests[mutant.key][number - 1]:
+                write(mutant, "survived", 0.0, None, number)
+        jobs = (
+            mutant_job(mutant, tests[mutant.key][number - 1], coverage.everything)
+            for mutant in waiting
+            if tests[mutant.key][number - 1]
+        )
+        started = time.monotonic()
+        for count, (job, copy, status, took) in enumerate(in_copies(jobs, copies), 1):
+            outcome, by = _outcome(status, copy)
+            write(named[job.name], outcome, took, by, number)
+            if sys.stdout.isatty() or count % 20 == 0:
+                print(f"{count} of {len(waiting)} run in {time.monotonic() - started:.0f} s", flush=True)
     return {key: done[key] for key in named}
+
+
+def _outcome(status: int | None, copy: Path) -> tuple[str, str | None]:
+    killer = copy / "killer.txt"
+    by = killer.read_text() if killer.exists() else None
+    if status == BROKEN:
+        raise SystemExit(f"a mutant could not be run:\n{(copy / 'log.txt').read_text()[-3000:]}")
+    if status not in (None, 0, 5) and by is None:  # it could not even be imported, or it crashed
+        by = f"status {status}: {(copy / 'log.txt').read_text()[-300:]}"
+    return {None: "timed out", 0: "survived", 5: "survived"}.get(status, "killed"), by  # 5: no test left to run
 
 
 def _read(results: Path) -> dict[str, dict[str, Any]]:

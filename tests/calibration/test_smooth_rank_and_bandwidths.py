@@ -5,9 +5,12 @@ import math
 import pytest
 import torch
 
+from prerank.calibration import Copula
+from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.calibration.pooled import bandwidths, log_kernel_density
 from prerank.calibration.projection import PointwiseProjection
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit, spread
+from prerank.calibration.views import PointsView
 from prerank.forecast import Ensemble
 
 IDENTITY = PointwiseProjection(lambda points: points, ("itself",))
@@ -83,3 +86,57 @@ def test_the_kernel_density_is_a_sum_of_gaussians_with_these_bandwidths(weights)
         expected.append(math.log(total))
     constant = float(found[0]) - expected[0]  # up to a constant, the same for all points
     assert (found - constant).tolist() == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("weights", [None, [[0.5, 0.25, 0.25]]])
+def test_an_absolute_smooth_rank_is_a_mean_of_sigmoids_of_differences(weights):
+    members = torch.tensor(POINTS, dtype=torch.float64)
+    given = None if weights is None else torch.tensor(weights, dtype=torch.float64)
+    shares = [1 / 3] * 3 if weights is None else weights[0]
+    for y in (-1.0, 0.5, 3.0):
+        pit = smooth_pit(
+            torch.tensor([[y]]).double(),
+            Ensemble(members, given),
+            IDENTITY,
+            SmoothRank(temperature=1.5, relative=False),
+        )
+        below = [1 / (1 + math.exp(-1.5 * (y - t))) for t in (0.0, 1.0, 4.0)]
+        assert float(pit) == pytest.approx(sum(w * b for w, b in zip(shares, below, strict=True)), rel=1e-12)
+
+
+def test_a_scale_that_is_given_takes_the_place_of_the_spread():
+    members, y = torch.tensor(POINTS, dtype=torch.float64), torch.tensor([[2.0]], dtype=torch.float64)
+    scale = torch.full((1, 1, 1), 8.0).double()
+    for relative in (True, False):
+        found = smooth_pit(y, Ensemble(members), IDENTITY, SmoothRank(3.0, relative), scale)
+        expected = torch.sigmoid(3.0 * (2.0 - members[0, :, 0]) / 8.0).mean()
+        assert float(found) == pytest.approx(float(expected))
+
+
+def test_the_bandwidths_of_a_smooth_copula_are_constants_of_its_gradient():
+    generator = torch.Generator().manual_seed(0)
+    members, points = (torch.randn(2, size, 3, generator=generator, dtype=torch.float64) for size in (6, 4))
+    weights = torch.rand(2, 6, generator=generator, dtype=torch.float64)
+    held = bandwidths(members, weights)
+
+    def gradients(value):
+        members_, weights_ = members.clone().requires_grad_(), weights.clone().requires_grad_()
+        return torch.autograd.grad(value(members_, weights_).sum(), [members_, weights_])
+
+    learnt = gradients(lambda m, w: Copula().given(PointsView(Ensemble(m, w), smooth=True))(points))
+    constant = gradients(lambda m, w: smooth_log_joint_cdf(points, m, w / w.sum(-1, keepdim=True), held))
+    for found, expected in zip(learnt, constant, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_smooth_joint_cdf_has_the_gradient_of_its_formula_in_points_draws_and_weights():
+    generator = torch.Generator().manual_seed(1)
+    points, draws = (torch.randn(2, size, 3, generator=generator, dtype=torch.float64) for size in (4, 5))
+    weights = 0.2 + torch.rand(2, 5, generator=generator, dtype=torch.float64)
+    width = 0.5 + torch.rand(2, 1, 3, generator=generator, dtype=torch.float64)
+    found = smooth_log_joint_cdf(points, draws, weights, width)
+    excess = ((draws[:, None] - points[:, :, None]) / width[:, None]).clamp_min(0)
+    expected = (weights[:, None] * (-0.5 * excess.square().sum(-1)).exp()).sum(-1).log()
+    torch.testing.assert_close(found, expected)
+    given = [part.requires_grad_() for part in (points, draws, weights)]
+    assert torch.autograd.gradcheck(lambda *parts: smooth_log_joint_cdf(*parts, width), given)

@@ -196,3 +196,16 @@ def test_a_cleaned_table_is_itself_and_no_other() -> None:
     assert len({one, other}) == 2
     with pytest.raises(AttributeError):
         one.log = ()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        {"x": ["a", "b"] * 20, "x=a": ["c", "d"] * 20},  # the name of a text column that is itself coded
+        {"x": ["a=b", "c"] * 20, "x=a": ["b", "c"] * 20},  # two codes that are called alike
+        {"x=a": ["b", "c"] * 20, "x": ["a=b", "c"] * 20},
+    ],
+)
+def test_no_coded_column_takes_a_name_that_is_taken(features: dict[str, list[object]]) -> None:
+    with pytest.raises(DataError, match="makes a second column 'x=a"):
+        clean(pa.table(features), TARGET)

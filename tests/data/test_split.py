@@ -1,5 +1,6 @@
 """A seed means one split on every machine; no row is in two parts; statistics see the training part alone."""
 
+import dataclasses
 import sys
 from fractions import Fraction
 
@@ -190,3 +191,11 @@ def test_the_order_does_not_depend_on_how_many_rows_are_hashed_at_a_time(monkeyp
     whole = keyed_order(50, 1)
     monkeypatch.setattr(sys.modules["prerank.data.splitting"], "_CHUNK", 7)  # the package has a function of that name
     assert keyed_order(50, 1).tolist() == whole.tolist()
+
+
+def test_protocols_splits_and_their_parts_cannot_be_changed() -> None:
+    found = split(example(), seed=0)
+    for value, name in ((PAPER_SPLIT, "train"), (found, "seed"), (found.train, "rows")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, name, 0)
+    assert {SplitProtocol(), PAPER_SPLIT} == {PAPER_SPLIT}  # equal values are one

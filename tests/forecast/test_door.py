@@ -1,16 +1,29 @@
 """The door: what comes in becomes a tensor with the same numbers, labels find their places, and nothing is guessed."""
 
+from typing import ClassVar
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.distributions import (
+    Distribution,
+    ExpTransform,
+    Independent,
+    LogNormal,
+    Normal,
+    TransformedDistribution,
+    constraints,
+)
 
 from prerank import Ensemble, GaussianMixture, as_ensemble
 from prerank.forecast import as_tensor
 from prerank.forecast.alignment import label_text, positions
 from prerank.forecast.arrays import accepts_arrays
 from prerank.forecast.fills import NETCDF_FILL, refuse_fill_values
+from prerank.forecast.layout import observations_and_forecast
 from prerank.forecast.precision import in_one_precision, precision_of, rounded
+from prerank.forecast.support import refuse_outside_support
 
 NAN = float("nan")
 
@@ -130,6 +143,79 @@ class TestAlignment:
     )
     def test_labels_are_shown_as_people_write_them(self, label, text):
         assert label_text(label) == text
+
+    @pytest.mark.parametrize("dims", [("case", "target"), ("time", "place")])
+    def test_names_of_y_alone_leave_the_layout_of_an_array_to_its_shape(self, dims):
+        """An array next to a named y is looked at like any other: what is sample-first, or could be, is refused."""
+        xarray = pytest.importorskip("xarray")
+        y = xarray.DataArray(np.zeros((5, 3)), dims=dims)
+        assert observations_and_forecast(y, np.zeros((5, 7, 3))).forecast.n_members == 7
+        with pytest.raises(ValueError, match="looks sample-first"):
+            observations_and_forecast(y, np.zeros((7, 5, 3)))
+        with pytest.raises(ValueError, match="ambiguous"):
+            observations_and_forecast(y, np.zeros((5, 5, 3)))
+
+    def test_dimensions_without_a_role_leave_the_layout_to_the_shape(self):
+        xarray = pytest.importorskip("xarray")
+        members = xarray.DataArray(np.zeros((7, 5, 3)), dims=("a", "b", "c"))
+        with pytest.raises(ValueError, match="looks sample-first"):
+            observations_and_forecast(np.zeros((5, 3)), members)
+        named = members.rename(a="member", b="case", c="target")
+        assert observations_and_forecast(np.zeros((5, 3)), named).forecast.members.shape == (5, 7, 3)
+        square = xarray.DataArray(np.zeros((5, 5, 3)), dims=("member", "case", "target"))
+        assert observations_and_forecast(np.zeros((5, 3)), square).forecast.members.shape == (5, 5, 3)
+
+
+class TestSupport:
+    def test_a_law_is_called_by_its_own_name_also_where_its_targets_are_independent(self):
+        inside, outside = torch.ones(4, 2), torch.tensor([[1.0, 1.0], [1.0, -2.5], [3.0, 3.0], [-1.0, 1.0]])
+        lognormal = LogNormal(torch.zeros(4, 2), torch.ones(4, 2))
+        transformed = TransformedDistribution(Independent(Normal(torch.zeros(4, 2), 1.0), 1), [ExpTransform()])
+        for law, name in ((Independent(lognormal, 1), "LogNormal"), (transformed, "TransformedDistribution")):
+            refuse_outside_support(inside, law)
+            with pytest.raises(
+                ValueError, match=rf"support of the {name} forecast in 2 of 4 cases.*case 1 \(1, -2.5\)"
+            ):
+                refuse_outside_support(outside, law)
+
+    @pytest.mark.parametrize("error", [AttributeError, NotImplementedError, RuntimeError])
+    def test_a_support_that_is_unknown_or_cannot_be_asked_refuses_nothing(self, error):
+        class Own(Distribution):
+            arg_constraints: ClassVar = {}
+
+            @property
+            def support(self):
+                raise error("no support")
+
+        refuse_outside_support(torch.ones(4, 2), Own(torch.Size((4,)), torch.Size((2,)), validate_args=False))
+        refuse_outside_support(torch.ones(4, 2), Ensemble(torch.zeros(4, 3, 2)))
+
+    def test_a_support_asked_target_by_target_must_hold_for_all_of_them(self):
+        class Positive(Distribution):
+            arg_constraints: ClassVar = {}
+            support = constraints.positive
+
+        law = Positive(torch.Size((3,)), torch.Size((2,)), validate_args=False)
+        refuse_outside_support(torch.ones(3, 2), law)
+        with pytest.raises(ValueError, match=r"Positive forecast in 2 of 3 cases, the first at case 0 \(1, -1\)"):
+            refuse_outside_support(torch.tensor([[1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]), law)
+
+    def test_the_first_five_targets_of_a_case_outside_are_shown(self):
+        law = Independent(LogNormal(torch.zeros(2, 7), torch.ones(2, 7)), 1)
+        y = torch.tensor([[1.0] * 7, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, -7.0]])
+        with pytest.raises(ValueError, match=r"case 1 \(1, 2, 3, 4, 5\)"):
+            refuse_outside_support(y, law)
+
+    def test_other_errors_of_a_support_are_not_swallowed(self):
+        class Broken(Distribution):
+            arg_constraints: ClassVar = {}
+
+            @property
+            def support(self):
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            refuse_outside_support(torch.ones(4, 2), Broken(torch.Size((4,)), torch.Size((2,)), validate_args=False))
 
 
 class TestPrecision:

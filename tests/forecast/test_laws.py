@@ -326,3 +326,17 @@ def test_the_default_seed_is_zero(draw):
     ):
         assert torch.equal(draw(law, 4).members, draw(law, 4, 0).members)
         assert not torch.equal(draw(law, 4).members, draw(law, 4, 1).members)
+
+
+@pytest.mark.parametrize("with_gradients", [False, True])
+def test_a_pit_of_a_mixture_never_exceeds_one_with_or_without_gradients(with_gradients):
+    """In single precision the softmax of some logits sums to a little more than one."""
+    logits = torch.randn(2000, 7, generator=torch.Generator().manual_seed(0))
+    loc = torch.zeros(2000, 7, 1, requires_grad=with_gradients)
+    law = GaussianMixture(logits, loc, torch.ones(2000, 7, 1, 1))
+    assert law.weights.sum(-1).max() > 1
+    high, low = (law.pit_along(torch.ones(1, 1, 1), torch.full((2000, 1), end)) for end in (100.0, -100.0))
+    assert high.requires_grad == with_gradients
+    assert high.max() <= 1
+    assert high.min() > 0.99
+    assert (low == 0).all()

@@ -1,5 +1,7 @@
 """Type and shape of a score follow the input, whatever torch's defaults are."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -125,3 +127,32 @@ def test_one_set_of_observations_scores_several_models():
     for e in range(2):
         alone = nll(y, MultivariateNormal(loc[e], torch.eye(3).double()))
         np.testing.assert_allclose(together[e].numpy(), alone.numpy(), rtol=1e-13)
+
+
+def test_the_variogram_score_takes_square_roots_and_equal_pairs_unless_said_otherwise():
+    generator = torch.Generator().manual_seed(1)
+    y, members = (torch.randn(*size, generator=generator, dtype=torch.float64) for size in ((4, 3), (4, 6, 3)))
+    default = variogram_score(y, members)
+    assert torch.equal(default, variogram_score(y, members, power=0.5, pair_weights=torch.ones(3, 3)))
+    assert torch.equal(default, variogram_score(y, members, estimator=Fair()))
+    for score in (energy_score, crps):
+        assert torch.equal(score(y, members), score(y, members, estimator=Fair()))
+
+
+def test_estimators_cannot_be_changed_and_are_equal_by_value():
+    for estimator in (Fair(), Paper(), TwoSets()):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            estimator.other = 1
+        assert estimator == type(estimator)()
+        assert hash(estimator) == hash(type(estimator)())
+
+
+def test_a_member_that_carries_nearly_all_the_weight_is_no_single_member():
+    """Four units in the last place of one: the rest below is rounding, above it is a pair."""
+    y, members = torch.zeros(1, 3).double(), torch.ones(1, 2, 3).double()
+    small = 2.0**-52
+    for rest in (small, 2 * small):
+        with pytest.raises(ValueError, match="in 1 of 1 cases one member carries all the weight"):
+            energy_score(y, members, weights=torch.tensor([[1.0, rest]]).double())
+    for rest in (2.25 * small, 8 * small):
+        assert energy_score(y, members, weights=torch.tensor([[1.0, rest]]).double()).isfinite().all()

@@ -1,6 +1,7 @@
 """The penalty: calibrated at the truth, correct gradients, at home in anybody's loop, and clear about what it refuses."""
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import FrozenInstanceError, dataclass, field
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from prerank.calibration import (
     SmoothRank,
     needs_of,
     paper_preranks,
+    pce_kde,
     smooth_pit,
 )
 from prerank.calibration.projection import PointwiseProjection
@@ -335,3 +337,87 @@ def test_the_copula_penalty_survives_a_component_that_hardly_weighs_anything(log
     y = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
     gradients = torch.autograd.grad(PreRankPenalty(Copula())(y, law), (logits, loc))
     assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_missing_observations_are_counted_in_all_models():
+    logits, loc, factor, y = parameters(cases=5)
+    several = GaussianMixture(*(part.expand(2, 3, *part.shape) for part in (logits, loc, factor)))
+    y = y.expand(2, 3, 5, 3).clone()
+    y[0, 0, 1] = torch.nan
+    y[1, 2, 4, 0] = torch.inf
+    y[1, 2, 0, 1:] = torch.nan
+    with pytest.raises(ValueError, match=r"6 of 90 values of y are NaN or infinite, the first at index \(0, 0, 1, 0\)"):
+        PreRankPenalty(Location())(y, several)
+
+
+def test_a_penalty_is_a_value():
+    penalty = PreRankPenalty(Location())
+    with pytest.raises(FrozenInstanceError):
+        penalty.n_draws = 5
+    assert penalty == PreRankPenalty(
+        (Location(),), temperature=100.0, n_levels=100, power=1, n_draws=100, rank=SmoothRank(100.0, relative=True)
+    )
+    assert penalty != PreRankPenalty(Location(), n_draws=99)
+    assert len({penalty, PreRankPenalty(Location())}) == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"temperature": 0.0}, "temperature=0.0: .*positive and finite"),
+        ({"temperature": -1.0}, "temperature=-1.0"),
+        ({"temperature": float("inf")}, "temperature=inf"),
+        ({"temperature": float("nan")}, "temperature=nan"),
+        ({"n_levels": 1}, "n_levels=1, n_draws=100: at least two of each"),
+        ({"n_draws": 1}, "n_levels=100, n_draws=1: at least two of each"),
+        ({"power": 0.99}, "power=0.99: .*1 or more"),
+        ({"power": float("inf")}, "power=inf"),
+        ({"power": float("nan")}, "power=nan"),
+    ],
+)
+def test_settings_without_a_meaning_are_refused_and_the_smallest_with_one_are_not(setting, message):
+    with pytest.raises(ValueError, match=message):
+        PreRankPenalty(Location(), **setting)
+    PreRankPenalty(Location(), temperature=1e-3, n_levels=2, power=1, n_draws=2)
+
+
+@pytest.mark.parametrize(("shape", "found"), [((5, 2), "(5, 2)"), ((4, 3), "(4, 3)"), ((2, 5, 2), "(2, 5, 2)")])
+def test_observations_of_other_cases_or_targets_are_refused(shape, found):
+    logits, loc, factor, _ = parameters(cases=5)
+    law = GaussianMixture(logits, loc, factor)
+    members = torch.zeros(5, 8, 3, dtype=torch.float64, requires_grad=True)
+    for forecast in (law, Ensemble(members)):
+        with pytest.raises(ValueError, match=rf"y has shape {re.escape(found)}.*for 5 cases and 3 targets"):
+            PreRankPenalty(Location())(torch.zeros(shape, dtype=torch.float64), forecast)
+
+
+def test_four_members_are_enough_and_three_are_not():
+    y = torch.zeros(5, 3, dtype=torch.float64)
+    members = torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+    assert PreRankPenalty(Location())(y, Ensemble(members)).isfinite()
+    with pytest.raises(ValueError, match="3 members are too few to rank some and learn from others; draw 4 or more"):
+        PreRankPenalty(Location())(y, Ensemble(members[:, :3]))
+    with pytest.raises(TypeError, match="carry no gradient"):
+        PreRankPenalty(Location())(y, Ensemble(members.detach()))
+    with torch.no_grad():  # where nothing is trained, nothing is missing
+        assert PreRankPenalty(Location())(y, Ensemble(members.detach())).isfinite()
+
+
+def test_weights_of_cases_may_be_those_of_each_model():
+    logits, loc, factor, y = parameters(cases=6)
+    law = GaussianMixture(*(torch.stack([part, part.flip(0)]) for part in (logits, loc, factor)))
+    weights = torch.rand(2, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    penalty = PreRankPenalty((Location(), Scale()), n_draws=10)
+    together = penalty(y.expand(2, 6, 3), law, case_weights=weights)
+    for e in range(2):
+        one = GaussianMixture(law.logits[e], law.loc[e], law.scale_tril[e])
+        torch.testing.assert_close(together[e], penalty(y, one, case_weights=weights[e]))
+
+
+@pytest.mark.parametrize("setting", [{}, {"n_levels": 7}, {"temperature": 20.0}, {"power": 2}])
+def test_the_penalty_is_the_smooth_error_of_its_pits(setting):
+    logits, loc, factor, y = parameters(cases=9)
+    law = GaussianMixture(logits, loc, factor)
+    penalty = PreRankPenalty((Marginal(), Scale()), n_draws=10, **setting)
+    errors = [pce_kde(pit, **{"temperature": 100.0, **setting}).mean() for pit in penalty.pits(y, law)]
+    torch.testing.assert_close(penalty(y, law), torch.stack(errors).mean())

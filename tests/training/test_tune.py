@@ -152,3 +152,24 @@ def test_a_model_that_diverged_after_it_had_learnt_something_keeps_its_place_in_
     assert tuned.table.strength.tolist() == [0.0, 1.0, 5.0]
     with pytest.raises(AttributeError):  # what was chosen stays chosen
         tuned.strength = 5.0
+
+
+@pytest.mark.parametrize(("options", "n_draws"), [({}, 100), ({"n_draws": 7}, 7)])
+def test_validation_takes_a_hundred_draws_unless_told_otherwise(tiny, small, options, n_draws):
+    """Scale is ranked among draws, and the energy score is that of draws."""
+    data = tiny(dtype=torch.float32)
+    penalty = PreRankPenalty(Scale(), n_draws=20)
+    tuned = tune(penalty, data, (1.0,), options=small(max_epochs=2), **options)
+    for place, row in tuned.table.iterrows():
+        laws = tuned.fleet.forecast(data.x_validation, [place])
+        law, y = GaussianMixture(laws.logits[0], laws.loc[0], laws.scale_tril[0]), data.y_validation
+        assert row.pce == pytest.approx(float(pce(projected_pit(y, law, Scale(), n_draws=n_draws)).mean()))
+        assert row.score == pytest.approx(float(energy_score(y, law.ensemble(n_draws)).mean()))
+
+
+def test_of_a_single_seed_any_difference_counts():
+    assert choose_strength(table((0, 1), (0.05, 0.02), (1.0, 1.0)), parsimonious=True) == 1
+    assert choose_strength(table((0, 1, 2), (0.05, 0.02, 0.02), (1.0, 1.0, 1.0)), parsimonious=True) == 1
+    same = table((0, 1), (0.05, 0.02), (1.0, 1.0), seeds=(0, 1, 2))  # differences that do not vary
+    assert choose_strength(same, parsimonious=True) == 1
+    assert choose_strength(same) == 1

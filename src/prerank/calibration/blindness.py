@@ -58,13 +58,13 @@ def _of_part(part: PreRankPIT, pit: ProjectedPIT, blocks: Tensor | None, case_we
     variance = (chance[..., None] * centred.square()).sum(-2)  # (..., N, K)
     moved = (weights[:, None] * tilt * variance).sum(-2)
     noise = (weights.square()[:, None] * variance).sum(-2).sqrt()
-    return torch.where(noise > 0, moved / torch.where(noise > 0, noise, 1.0), 0.0) * share**0.5
+    return torch.where(noise > 0, moved / noise, 0.0) * share**0.5
 
 
 def _of_blocks(centred: Tensor, chance: Tensor, tilt: Tensor, labels: Tensor) -> Tensor:
     """The same where whole members are exchanged through a block, and picked by their mean rank in it."""
     n_blocks = int(labels.max()) + 1
-    sizes = torch.bincount(labels, minlength=n_blocks).double()
+    sizes = torch.bincount(labels).double()
     shape = (*centred.shape[:-3], n_blocks, *centred.shape[-2:])
     sums = centred.new_zeros(shape).index_add_(-3, labels, centred)
     first = torch.zeros(n_blocks, dtype=torch.long, device=labels.device).scatter_(
@@ -73,4 +73,4 @@ def _of_blocks(centred: Tensor, chance: Tensor, tilt: Tensor, labels: Tensor) ->
     variance = (chance[..., first, :, None] * sums.square()).sum(-2)  # of the sum over a block, (..., blocks, K)
     moved = (tilt[..., first, :] * variance / sizes[:, None]).sum(-2)
     noise = variance.sum(-2).sqrt()
-    return torch.where(noise > 0, moved / torch.where(noise > 0, noise, 1.0), 0.0)
+    return torch.where(noise > 0, moved / noise, 0.0)

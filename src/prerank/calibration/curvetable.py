@@ -47,7 +47,7 @@ class Coded(NamedTuple):
 
     def sums(self, rows: Tensor, weights: Tensor | None) -> Tensor:
         n_sets, n_cases = rows.shape
-        n_projections, n_codes = self.codes.shape[-1], len(self.curves)
+        n_projections, n_codes = self.codes.shape[1], len(self.curves)
         size = n_sets * n_projections * n_codes
         small = torch.int32 if size < 1 << 31 else torch.int64
         device = self.codes.device
@@ -64,10 +64,10 @@ class Coded(NamedTuple):
         return (counts.reshape(n_sets, n_projections, n_codes) @ self.curves).mT
 
     def squares(self, weights: Tensor) -> Tensor:
-        n_sets, n_projections, n_codes = len(weights), self.codes.shape[-1], len(self.curves)
+        n_sets, n_projections, n_codes = len(weights), self.codes.shape[1], len(self.curves)
         column = torch.arange(n_projections, device=self.codes.device) * n_codes
         codes = self.codes.reshape(n_sets, -1, n_projections)
-        counts = weights.new_zeros(n_sets, n_projections * n_codes, dtype=torch.float64)
+        counts = weights.new_zeros(n_sets, n_projections * n_codes)
         for sets in chunks(n_sets, codes[0].numel(), self.codes.device):
             place = torch.arange(sets.stop - sets.start, device=self.codes.device)[:, None, None] * counts.shape[1]
             rows_at_once = (sets.stop - sets.start) * n_projections
@@ -92,14 +92,14 @@ class Summed(NamedTuple):
         return 16
 
     def _bounds(self, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
-        lower, upper = self.lower[rows].double(), self.upper[rows].double()
+        lower, upper = self.lower[rows], self.upper[rows]
         return (lower, upper) if self.unit is None else (lower / self.unit[rows], upper / self.unit[rows])
 
     def sums(self, rows: Tensor, weights: Tensor | None) -> Tensor:
         return curve_sums(*self._bounds(rows), self.levels, weights)
 
     def squares(self, weights: Tensor) -> Tensor:
-        n_sets, n_projections = len(weights), self.lower.shape[-1]
+        n_sets, n_projections = len(weights), self.lower.shape[1]
         n_rows = len(self.lower) // n_sets
         total = self.levels.new_zeros(n_sets, len(self.levels), n_projections)
         for s in range(n_sets):
@@ -135,8 +135,8 @@ def tables_of(points: Intervals, levels: Tensor, untied: Tensor | None = None) -
         low, high = (end if len(columns) == n_projections else end[:, columns] for end in (lower, upper))
         table: Table | None = _rank_table(low, high, units, levels, single)
         if table is None:
-            unit = torch.full((1, 1), float(units), device=levels.device) if isinstance(units, int) else units[:, None]
-            table = Summed(low, high, unit.double().expand(len(low), 1), levels)
+            unit = levels.new_full((1, 1), units) if isinstance(units, int) else units[:, None].to(levels)
+            table = Summed(low, high, unit.expand(len(low), 1), levels)
         found.append((columns, table))
     return found
 
@@ -160,7 +160,7 @@ def merged(tables: list[tuple[Tensor, Table]]) -> list[tuple[Tensor, Table]]:
         if len(group) == 1:
             kept += group
             continue
-        codes = torch.cat([table.codes for _, table in group], -1)
+        codes = torch.cat([table.codes for _, table in group], 1)
         kept.append((torch.cat([columns for columns, _ in group]), group[0][1]._replace(codes=codes)))
     return kept
 
@@ -195,7 +195,7 @@ def _rank_table(lower: Tensor, upper: Tensor, units: int | Tensor, levels: Tenso
     for rows, offset, numbering in numberings:
         for part in _in_chunks(rows, lower):
             own = numbering.of(lower[part], upper[part])
-            codes[part] = (own + offset if offset else own).to(codes.dtype)
+            codes[part] = (own + offset).to(codes.dtype)
     low = torch.cat([numbering.lower for *_, numbering in numberings])
     high = torch.cat([numbering.upper for *_, numbering in numberings])
     return Coded(codes, steps(low, high, levels))
@@ -224,7 +224,7 @@ def numbers_of_ranks(unit: int, levels: Tensor) -> Numbering:
     if unit <= 256:
         first = torch.arange(unit, dtype=torch.float64, device=levels.device)
         return Numbering(torch.arange(unit, device=levels.device), None, first / unit, (first + 1) / unit)
-    level_at = (levels * unit).floor().long().clamp(0, unit - 1)
+    level_at = (levels * unit).long().clamp_max(unit - 1)
     apart = torch.zeros(unit + 1, dtype=torch.long, device=levels.device)
     apart[level_at] = 1
     apart[level_at + 1] = 1
@@ -244,7 +244,7 @@ def _numbers_of_ties(lower: Tensor, upper: Tensor, unit: int, rows: Tensor | Non
         seen[(lower[part].long() * stride + upper[part].long()).flatten()] = True
     pairs = seen.nonzero()[:, 0]
     number = torch.zeros(len(seen), dtype=torch.int32, device=lower.device)
-    number[pairs] = torch.arange(len(pairs), dtype=torch.int32, device=lower.device)
+    number[pairs] = torch.arange(len(pairs), device=lower.device).int()
     first = pairs.div(stride, rounding_mode="floor")
     return Numbering(number, stride, first.double() / unit, (pairs % stride).double() / unit)
 

@@ -40,7 +40,7 @@ def inclusive_levels(n_levels: int = 100) -> Tensor:
 
 def level_bins(pit: Tensor, levels: Tensor) -> Tensor:
     """Index of the first level at or above each PIT, 0..J; J for a PIT above all levels."""
-    return torch.searchsorted(levels.to(pit), pit.detach().contiguous())
+    return torch.searchsorted(levels.to(pit), pit.contiguous())
 
 
 def _checked(pit: ProjectedPIT | Tensor, case_weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -76,11 +76,11 @@ class Points(NamedTuple):
             chosen = rows(part.start, part.stop).reshape(-1, self.n_cases)
             for columns, table in self.tables:
                 sums = table.sums(chosen, self.weights)
-                curve = sums.reshape(-1, self.n_sets, *sums.shape[-2:]) / total
+                curve = sums.reshape(-1, self.n_sets, *sums.shape[1:]) / total
                 deviation = (curve - (target if centre is None else target[..., columns])).abs_()
-                errors[part, :, columns] = (deviation if power == 1 else deviation.pow(power)).mean(-2)
+                errors[part, :, columns] = (deviation if power == 1 else deviation.pow(power)).mean(2)
                 scaled = deviation / spread[..., columns] * inside[..., columns]
-                maxima[part, :, columns] = scaled.amax(-2)
+                maxima[part, :, columns] = scaled.amax(2)
         return Replicates(errors, maxima)
 
 
@@ -107,7 +107,7 @@ def points_of(
     own = levels.new_full((pit.n_cases,), 1.0 / pit.n_cases) if weights is None else weights
     # untied ranks and continuous PITs have a spread that depends on M alone; a single point per case says nothing else
     known = [rank_spread(levels, part.n_members) for part in pit.parts for _ in part.names]
-    spread = (torch.stack(known, -1) * own.square().sum().sqrt()).repeat(n_sets, 1, 1)
+    spread = (torch.stack(known, 1) * own.square().sum().sqrt()).repeat(n_sets, 1, 1)
     if not alone:
         unknown = ~torch.cat([part.law_is_known & (pick is None) & (not part.unrandomised) for part in pit.parts])
         chance = levels.new_full((1, 1, n_points), 1.0 / n_points) if pick is None else pick
@@ -158,7 +158,7 @@ def exchanged(
             return first + ((numbers * points.n_points) >> 31).T[:, None, :]
         uniform = (numbers.double() + 0.5) / (1 << 31)
         target = uniform * cumulative[..., -1:]
-        place = torch.searchsorted(cumulative, target.contiguous()).clamp_max(points.n_points - 1)
+        place = torch.searchsorted(cumulative, target.contiguous())
         return first + place.movedim(-1, 0)
 
     return points.replicates(rows, n_replicates, power)
@@ -180,7 +180,7 @@ def _refuse_uneven_blocks(pick: Tensor, blocks: Tensor) -> None:
     order = labels.argsort()
     same = labels[order][1:] == labels[order][:-1]
     sorted_pick = pick[:, order]
-    uneven = ((sorted_pick[:, 1:] - sorted_pick[:, :-1]).abs() > 1e-9).any(-1).any(0) & same
+    uneven = ((sorted_pick[:, 1:] - sorted_pick[:, :-1]).abs() > 1e-9).any(2).any(0) & same
     if uneven.any():
         raise ValueError(
             "blocks= exchanges whole members, whose weights differ from case to case within a block here; give a member "

@@ -57,7 +57,7 @@ def pce_interval(
         pit = ProjectedPIT.of_values(pit)
     if not 0 < coverage < 1:
         raise ValueError(f"coverage={coverage}: a probability between 0 and 1, such as 0.95")
-    grid = (centred_levels(n_levels) if levels is None else levels).double()
+    grid = centred_levels(n_levels) if levels is None else levels
     several = pce_intervals(
         pit, coverage, grid, None if null is None else null.reshape(-1, 1), n_replicates, seed, blocks
     )
@@ -90,7 +90,7 @@ def pce_intervals(
     margin = distances.quantile(coverage, dim=0) * inflation
     if null is not None:
         margin = torch.maximum(
-            margin, null.double().to(margin).quantile(coverage, dim=0, interpolation="higher").reshape(margin.shape)
+            margin, null.to(margin).quantile(coverage, dim=0, interpolation="higher").reshape(margin.shape)
         )
     elif len(pit.names) == 1 and blocks is None and pit.pick is None:
         part = pit.parts[0]

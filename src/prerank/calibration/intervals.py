@@ -61,7 +61,7 @@ def steps(intervals_lower: Tensor, intervals_upper: Tensor, levels: Tensor) -> T
     """Contributions (n, J) to the reliability curve of intervals (n,) at levels (J,), in double precision."""
     lower, upper = intervals_lower.double()[:, None], intervals_upper.double()[:, None]
     width = upper - lower
-    share = ((levels - lower) / torch.where(width > 0, width, 1.0)).clamp(0.0, 1.0)
+    share = ((levels - lower) / width).clamp(0.0, 1.0)
     return torch.where(width > 0, share, (levels >= lower).double())
 
 
@@ -76,10 +76,9 @@ def curve_sums(lower: Tensor, upper: Tensor, levels: Tensor, weights: Tensor | N
     step = torch.diff(levels, prepend=levels.new_zeros(1))
     first = torch.searchsorted(levels, lower.contiguous())
     last = torch.searchsorted(levels, upper.contiguous())
-    width = upper - lower
-    slope = torch.where(last > first, 1.0 / torch.where(width > 0, width, 1.0), 0.0)
+    slope = torch.where(last > first, 1.0 / (upper - lower), 0.0)
     enters = (levels[first.clamp_max(n_levels - 1)] - lower) * slope
-    leaves = torch.where(last > first, (upper - levels[(last - 1).clamp_min(0)]) * slope, 1.0)
+    leaves = torch.where(last > first, (upper - levels[last - 1]) * slope, 1.0)
     between = torch.where(last > first + 1, slope, 0.0)
     if weights is not None:
         own = weights.to(lower)[..., None]

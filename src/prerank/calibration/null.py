@@ -41,7 +41,7 @@ class PCENull:
 
     def p_value(self, statistic: float | np.ndarray) -> np.ndarray:
         """Share of the null at or above the statistic, (1 + #) / (B + 1): never zero, valid for any B."""
-        above = len(self.sample) - np.searchsorted(self.sample, np.asarray(statistic) * (1 - 1e-9), side="left")
+        above = len(self.sample) - np.searchsorted(self.sample, np.asarray(statistic) * (1 - 1e-9))
         return (1.0 + above) / (len(self.sample) + 1.0)
 
 
@@ -57,7 +57,7 @@ def null_cells(levels: np.ndarray, n_members: int | None, unrandomised: bool) ->
         return probability, steps(numbers.lower, numbers.upper, torch.from_numpy(levels)).numpy()
     below = levels if n_members is None else (np.floor(levels * n_members + 1e-9) + 1.0) / (n_members + 1.0)
     cells = np.arange(len(levels) + 1)
-    probability = np.diff(np.concatenate([[0.0], np.clip(below, 0.0, 1.0), [1.0]]))
+    probability = np.diff(np.concatenate([[0.0], below, [1.0]]))
     return probability, (cells[:, None] <= cells[:-1]).astype(float)
 
 
@@ -84,7 +84,7 @@ def pce_null(
         raise ValueError(f"{n_cases} cases: at least one is needed")
     if n_members is not None and n_members < 1:
         raise ValueError(f"n_members={n_members}: at least one member is needed, or None for continuous PITs")
-    grid = (centred_levels(n_levels) if levels is None else levels).double()
+    grid = centred_levels(n_levels) if levels is None else levels
     return _pce_null(n_cases, tuple(grid.tolist()), float(require_power(power)), n_members, unrandomised)
 
 
@@ -101,7 +101,7 @@ def _pce_null(
 
     grid = np.array(levels)
     probability, adds = null_cells(grid, n_members, unrandomised)
-    expected = np.clip(probability @ adds, 0.0, 1.0)
+    expected = np.minimum(probability @ adds, 1.0)
     if power == 2:
         variance = probability @ adds**2 - expected**2
         return PCENull(float(((expected - grid) ** 2 + variance / n_cases).mean()), draw)
@@ -130,8 +130,8 @@ def null_curves(
     if not as_intervals:
         return np.asfortranarray(counts[:, :-1].cumsum(1, dtype=np.int32) / n_cases)
     curves = np.empty((REPLICATES, len(levels)), order="F")
-    for start in range(0, REPLICATES, 5000):
-        curves[start : start + 5000] = counts[start : start + 5000] @ adds / n_cases
+    for rows in np.split(np.arange(REPLICATES), 10):
+        curves[rows] = counts[rows] @ adds / n_cases
     return curves
 
 
@@ -182,10 +182,9 @@ def reliability_band(
         return _band_of_ranks(n_cases, coverage, grid, curves, n_members)
     tails = np.ones(len(curves))
     for j, level in enumerate(alpha):
-        if 0 < level < 1:
-            x, where = np.unique(np.rint(curves[:, j] * n_cases), return_inverse=True)
-            two_sided = 2 * np.minimum(stats.binom.cdf(x, n_cases, level), stats.binom.sf(x - 1, n_cases, level))
-            np.minimum(tails, two_sided[where], out=tails)
+        x, where = np.unique(np.rint(curves[:, j] * n_cases), return_inverse=True)
+        two_sided = 2 * np.minimum(stats.binom.cdf(x, n_cases, level), stats.binom.sf(x - 1, n_cases, level))
+        np.minimum(tails, two_sided[where], out=tails)
     # The curve with exactly this tail belongs to the band: a hair less, or rounding would shut it out.
     tail = float(np.quantile(tails, 1 - coverage, method="lower")) * (1 - 1e-9)
     lower = stats.binom.ppf(tail / 2, n_cases, alpha) / n_cases

@@ -41,8 +41,6 @@ def canonical_order(points: Tensor) -> Tensor:
         ordered = _in_order(some, found)
         alike = (ordered[:, 1:, :n_keys] == ordered[:, :-1, :n_keys]).all(-1)
         open_cases = alike.any(-1)
-        if not open_cases.any():
-            break
         cases, ordered, alike = cases[open_cases], ordered[open_cases], alike[open_cases]
         differ = (ordered[:, 1:, n_keys:] != ordered[:, :-1, n_keys:]).any(-1)
         cases, n_keys = cases[(alike & differ).any(-1)], min(2 * n_keys, flat.shape[-1])
@@ -51,10 +49,10 @@ def canonical_order(points: Tensor) -> Tensor:
 
 def _sorted_by(points: Tensor, n_keys: int) -> Tensor:
     """Order (n, P) by the first targets of points (n, P, D): stable sorts, the last target first."""
-    order = points[..., n_keys - 1].sort(dim=-1, stable=True).indices
+    order = points[..., n_keys - 1].sort(stable=True).indices
     for d in reversed(range(n_keys - 1)):
-        again = points[..., d].gather(-1, order).sort(dim=-1, stable=True).indices
-        order = order.gather(-1, again)
+        again = points[..., d].gather(1, order).sort(stable=True).indices
+        order = order.gather(1, again)
     return order
 
 
@@ -102,7 +100,8 @@ def spread_matrix(points: Tensor, weights: Tensor | None = None) -> Tensor:
     if weights is None:
         deviation -= (total(deviation, -2) / points.shape[-2])[..., None, :]
         return (deviation.mT @ deviation) / points.shape[-2]
-    share = (weights.double() / weights.double().sum(-1, keepdim=True))[..., None]
+    weights = weights.double()
+    share = (weights / weights.sum(-1, keepdim=True))[..., None]
     deviation -= total(share * deviation, -2)[..., None, :]
     return (share * deviation).mT @ deviation
 

@@ -47,6 +47,6 @@ def _runs(ordered: Tensor) -> tuple[Tensor, Tensor]:
     rises = ordered[..., 1:] != ordered[..., :-1]
     if rises.all():  # no ties anywhere, the usual case: every run has length one
         return place, place + 1
-    start = torch.where(pad(rises, (1, 0), value=True), place, 0).cummax(-1).values
-    stop = torch.where(pad(rises, (0, 1), value=True), place + 1, n_points).flip(-1).cummin(-1).values.flip(-1)
+    start = torch.where(pad(rises, (1, 0)), place, 0).cummax(-1).values
+    stop = torch.where(pad(rises, (0, 1)), place + 1, n_points).flip(-1).cummin(-1).values.flip(-1)
     return start, stop

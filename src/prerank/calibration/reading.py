@@ -26,8 +26,8 @@ def shape(pit: Tensor | Intervals, case_weights: Tensor | None = None, points: I
     Of ranks, which are intervals, the mean over each is taken; `points` (N, P), the intervals of all points that could
     have been the observation, then tell how much the scores vary under calibration.
     """
-    seen = _features(pit if isinstance(pit, Intervals) else Intervals(pit.detach(), pit.detach()))
-    weights = torch.full_like(seen[:, 0], 1.0 / len(seen))
+    seen = _features(pit if isinstance(pit, Intervals) else Intervals(pit, pit))
+    weights = seen.new_full((len(seen),), 1.0 / len(seen))
     if case_weights is not None:
         weights = (case_weights / case_weights.sum()).to(seen)
     variance = torch.ones(4, dtype=seen.dtype, device=seen.device)
@@ -50,13 +50,13 @@ def _features(intervals: Intervals) -> Tensor:
     bias = 0.5 * (x + z)
     dispersion = 0.5 * (x * x + x * z + z * z) - 0.5  # the mean of (3 t² - 1) / 2 over [x, z]
     scale = (_TAIL * (1 - _TAIL)) ** 0.5
-    low = torch.where(width > 0, _share_below(lower, upper, width, _TAIL), (lower < _TAIL).double())
-    high = torch.where(width > 0, 1 - _share_below(lower, upper, width, 1 - _TAIL), (lower > 1 - _TAIL).double())
+    low = torch.where(width > 0, _share_below(lower, width, _TAIL), (lower < _TAIL).double())
+    high = torch.where(width > 0, 1 - _share_below(lower, width, 1 - _TAIL), (lower > 1 - _TAIL).double())
     return torch.stack([bias * 3**0.5, dispersion * 5**0.5, (low - _TAIL) / scale, (high - _TAIL) / scale], -1)
 
 
-def _share_below(lower: Tensor, upper: Tensor, width: Tensor, level: float) -> Tensor:
-    return ((level - lower) / torch.where(width > 0, width, 1.0)).clamp(0.0, 1.0)
+def _share_below(lower: Tensor, width: Tensor, level: float) -> Tensor:
+    return ((level - lower) / width).clamp(0.0, 1.0)
 
 
 def read(

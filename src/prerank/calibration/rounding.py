@@ -24,7 +24,7 @@ def rounded(projected: Tensor) -> Tensor:
     """
     digits = DIGITS if projected.dtype == torch.float64 else DIGITS_SINGLE
     largest = projected.abs().amax(-2, keepdim=True)
-    unit = power_of_two_above(torch.where(largest.isfinite(), largest, 1.0)) * 2.0**-digits
+    unit = power_of_two_above(largest) * 2.0**-digits
     unit = torch.where(unit > 0, unit, 1.0)  # numbers so small that they have no smaller part are left to be equal
     result = (projected / unit).round_().mul_(unit)
     return torch.where(largest.isfinite(), result, projected)

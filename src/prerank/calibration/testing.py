@@ -19,6 +19,8 @@ from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.forecast import accepts_arrays
 from prerank.randomness import bits_of_steps, case_keys
 
+_STEPS = 1 << 20  # in which ties between groups are broken
+
 
 class PCETest(NamedTuple):
     """One entry per pre-rank (group of projections), (..., G) each; the statistic is the mean PCE of its projections.
@@ -108,7 +110,9 @@ def pce_test(
     for g, part in enumerate(pit.parts):  # the null of a single projection is known better than replicates tell
         if not known[g].all() or case_weights is not None:
             continue
-        law = pce_null(pit.n_cases, 100, power, grid.cpu(), part.n_members, part.unrandomised)
+        law = pce_null(
+            pit.n_cases, power=power, levels=grid.cpu(), n_members=part.n_members, unrandomised=part.unrandomised
+        )
         expected[..., sum(sizes[:g]) : sum(sizes[: g + 1])] = null_level[..., g] = law.mean
         if sizes[g] == 1:
             p = torch.as_tensor(law.p_value(statistic[0, ..., g].cpu().numpy())).to(p_value)
@@ -213,7 +217,7 @@ def resolved(p_values: Tensor, together: Tensor) -> Tensor:
     score = (together - together.mean(0, keepdim=True)) / torch.where(spread > 0, spread, 1.0)
     between_zero_and_one = 0.5 * (1 + score / (1 + score.abs()))
     # rounded, so that equal statistics stay equal whatever the order of their sums
-    return (p_values * len(together)).round() - (between_zero_and_one * (1 << 20)).round() / ((1 << 20) + 1)
+    return (p_values * len(together)).round() - (between_zero_and_one * _STEPS).round() / (_STEPS + 1)
 
 
 @accepts_arrays("pit")

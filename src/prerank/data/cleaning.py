@@ -104,7 +104,7 @@ def _telling_features(features: pa.Table, log: list[str]) -> pa.Table:
 
 
 def _why_left_out(column: pa.ChunkedArray) -> str | None:
-    n_values = pc.count_distinct(column, mode="only_valid").as_py()
+    n_values = pc.count_distinct(column).as_py()
     if n_values == 0:
         return "no value at all"
     categorical = (

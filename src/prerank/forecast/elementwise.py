@@ -27,7 +27,7 @@ def total(values: Tensor, dim: int, overwrite: bool = False) -> Tensor:
     """
     values = values.movedim(dim, 0)
     if len(values) == 0:
-        return torch.zeros_like(values.sum(0))
+        return values.sum(0)
     while len(values) > 1:
         half = len(values) // 2
         if overwrite:

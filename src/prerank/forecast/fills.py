@@ -24,7 +24,7 @@ def refuse_fill_values(values: Tensor, what: str) -> None:
     low, high = (float(limit) for limit in values.aminmax())
     if -low < SMALLEST_FILL and high < SMALLEST_FILL:  # NaN compares false and is looked at closely
         return
-    size = values.abs().nan_to_num(0.0, posinf=0.0)
+    size = values.abs().nan_to_num(posinf=0.0)
     fill = torch.zeros_like(size, dtype=torch.bool)
     for number in _FILLS:
         fill |= (size / number - 1).abs() < _NEAR

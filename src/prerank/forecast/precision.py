@@ -18,7 +18,7 @@ def precision_of(value: Any) -> torch.dtype | None:
     if isinstance(value, Tensor):
         return value.dtype if value.is_floating_point() else None
     dtypes: Any = getattr(value, "dtypes", getattr(value, "dtype", None))
-    if hasattr(type(value), "columns") and hasattr(dtypes, "__iter__"):
+    if hasattr(type(value), "columns"):
         floating = [dtype for dtype in dtypes if getattr(dtype, "kind", "O") == "f"]
         return _named(max(floating, key=lambda dtype: dtype.itemsize)) if floating else None
     if dtypes is None:

@@ -15,7 +15,7 @@ def refuse_outside_support(
     try:
         support = forecast.support
         inside = support.check(y)  # type: ignore[union-attr]
-    except (AttributeError, NotImplementedError, RuntimeError):
+    except (AttributeError, RuntimeError):  # a NotImplementedError is one of the latter
         return  # a support that is unknown, or cannot be asked
     inside = inside if inside.ndim < y.ndim else inside.all(-1)
     if bool(inside.all()):

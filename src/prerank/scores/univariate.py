@@ -65,10 +65,10 @@ def _mean_difference(points: Tensor, left: Tensor, right: Tensor) -> Tensor:
     `left` and `right` (n, M) are the shares of the points in either distribution.
     """
     # stable, so that the subgradient of tied members is the same on every device
-    ordered, order = points.mT.contiguous().sort(dim=-1, stable=True)
+    ordered, order = points.mT.contiguous().sort(stable=True)
     below_left, below_right = (
         share[:, None, :].expand_as(order).gather(-1, order).cumsum(-1) for share in (left, right)
     )
     below_left, below_right = below_left[..., :-1], below_right[..., :-1]
     between = below_left * (1 - below_right) + below_right * (1 - below_left)
-    return (ordered.diff(dim=-1) * between).sum(-1)
+    return (ordered.diff() * between).sum(-1)
