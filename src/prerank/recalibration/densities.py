@@ -61,6 +61,12 @@ def one_model(forecast: Any) -> Forecast:
     return forecast
 
 
+def require_fitted(step: object, attribute: str) -> None:
+    """Refuse to go on before `fit`, which sets the attribute."""
+    if not hasattr(step, attribute):
+        raise ValueError(f"{type(step).__name__} is not fitted yet; call fit(forecast, y) with held-out cases first")
+
+
 def kernel_mixture(ensemble: Ensemble) -> GaussianMixture:
     """The Gaussian kernel density of the members, Scott's rule per target, as a mixture of M components.
 
@@ -89,7 +95,7 @@ def as_mixture(forecast: Forecast) -> GaussianMixture:
     if isinstance(forecast, GaussianMixture):
         return forecast
     raise TypeError(
-        f"the CDFs of a {type(forecast).__name__} are not known in closed form; pass a GaussianMixture, or draws: "
+        f"the CDFs of {described(forecast)} are not known in closed form; pass a GaussianMixture, or draws: "
         "prerank.forecast.equally_weighted_draws(forecast, 200)"
     )
 

@@ -24,7 +24,15 @@ from prerank.forecast import (
     require_observations,
     require_whole,
 )
-from prerank.recalibration.densities import as_density, density_scale, held_out_cases, in_parts, log_density, one_model
+from prerank.recalibration.densities import (
+    as_density,
+    density_scale,
+    held_out_cases,
+    in_parts,
+    log_density,
+    one_model,
+    require_fitted,
+)
 from prerank.wording import shape_in_words
 
 
@@ -88,8 +96,7 @@ class HighestDensityRegions:
     @torch.no_grad()
     def region(self, forecast: Any, level: float) -> "PredictionRegion":
         """The regions of new cases; `level` is the share of observations that they are to contain."""
-        if not hasattr(self, "scores_"):
-            raise ValueError("HighestDensityRegions is not fitted yet; call fit(forecast, y) with held-out cases first")
+        require_fitted(self, "scores_")
         law = as_density(one_model(forecast))
         mass, place = self._mass(level)
         # a stream of its own: with that of the held-out cases, a new case would share its draws with one of them
