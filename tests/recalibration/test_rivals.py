@@ -32,7 +32,7 @@ def hdr_distance(y, forecast, members):
 
 
 @pytest.mark.parametrize("n_targets", [2, 6])
-@pytest.mark.parametrize("spread", [0.75, 1.5])
+@pytest.mark.parametrize("spread", [0.7, 1.5])
 def test_hdr_recalibration_makes_hdr_pits_uniform_on_fresh_cases(n_targets, spread):
     forecast, y = cases(n_targets, N_HELD_OUT, 1, spread)
     fresh, later = cases(n_targets, N_FRESH, 2, spread)
