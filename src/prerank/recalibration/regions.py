@@ -176,8 +176,8 @@ class PredictionRegion:
     def volume(self, n_draws: int = 1000, seed: int = 0) -> Volume:
         r"""Volume of each region by importance sampling, unbiased, with its standard error.
 
-        Half of the draws are the forecast's own, half come from Gaussians that reach as far as the region does, so no
-        draw weighs more than 2 / exp(`threshold`).
+        For continuous targets. Half of the draws are the forecast's own, half come from Gaussians that reach as far as the
+        region does, so no draw weighs more than 2 / exp(`threshold`).
         """
         half = max(2, require_whole(n_draws, "n_draws") // 2)
         values, errors = [], []

@@ -77,7 +77,7 @@ class HDRRecalibration:
         for _, part, ids in in_parts(law, self.n_pool):
             pool = equally_weighted_draws(part, self.n_pool, self.seed, "new pool", ids).members
             order = log_density(part, pool).argsort(-1, descending=True)
-            u = uniform(case_keys(self.seed, ids, "masses"), (self.n_draws, 1))
+            u = uniform(case_keys(self.seed, ids, "masses"), (self.n_draws, 1)).to(self.masses_)
             mass = corrected(u)[..., 0]
             place = (mass * self.n_pool).long().clamp_max(self.n_pool - 1).to(order.device)
             picked = order.gather(-1, place)
