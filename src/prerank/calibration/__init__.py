@@ -19,6 +19,7 @@ from prerank.calibration.intervals import Intervals
 from prerank.calibration.jointcdf import cases_at_once
 from prerank.calibration.null import Band, PCENull, corrected_pce, in_quadrature, pce_null, reliability_band
 from prerank.calibration.pit import ClosedForm, EmpiricalRank, RandomisedRank, projected_pit
+from prerank.calibration.pooled import bandwidths
 from prerank.calibration.preranks import (
     HDR,
     PCA,
@@ -74,6 +75,7 @@ __all__ = [
     "SmoothRank",
     "SquaredDifference",
     "View",
+    "bandwidths",
     "cases_at_once",
     "centred_levels",
     "checked_case_ids",

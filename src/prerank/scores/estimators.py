@@ -43,6 +43,11 @@ class Fair:
     members were drawn from, whatever their number. Use it to compare forecasts with different members or weights. It
     can be negative. Undefined for one member.
 
+    With weights it is unbiased only if they do not depend on the members' values. Weights that do, such as importance
+    ratios that turn draws of one forecast into another, bias it: for 200 draws of a Gaussian too narrow by a factor
+    0.8 with exact density ratios the energy score is too high by 0.31 ± 0.08 % for 4 targets, by 0.80 ± 0.10 % for 16.
+    Score equally weighted draws of the corrected forecast instead.
+
     >>> Fair().pair(Ensemble(torch.zeros(1, 5, 2))).factor
     tensor(1.2500)
     """

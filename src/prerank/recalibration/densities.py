@@ -1,0 +1,183 @@
+"""Densities of any forecast, and a scale on which those of different cases can be compared.
+
+A density has the unit of its targets, and a sharp forecast has higher ones than a wide one. Among the densities of the
+forecast's own draws it has a place that means the same in every case: the probability that the forecast gives to more
+probable outcomes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, MultivariateNormal
+
+from prerank.calibration import bandwidths, view_of
+from prerank.chunks import chunks
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    GaussianMixture,
+    as_ensemble,
+    described,
+    equally_weighted_draws,
+    observations_and_forecast,
+    require_fitting,
+    require_members,
+    require_observations,
+    require_parameters,
+    require_vector_distribution,
+)
+from prerank.randomness import seeded
+
+
+def held_out_cases(forecast: Any, y: Any, at_least: int = 1) -> tuple[Forecast, Tensor]:
+    """A forecast and the observations (N, D) of the same cases, checked; the forecast comes first, in X's place."""
+    if isinstance(y, Ensemble | Distribution):
+        raise TypeError(
+            f"y is {described(y)}, which is a forecast: the order is fit(forecast, y), the forecast in the place of X"
+        )
+    inputs = observations_and_forecast(y, forecast)
+    require_fitting(inputs.y, inputs.forecast)
+    require_observations(inputs.y)
+    if inputs.y.shape[-2] < at_least:
+        raise ValueError(f"{inputs.y.shape[-2]} held-out cases; at least {at_least} are needed")
+    return one_model(inputs.forecast), inputs.y
+
+
+def one_model(forecast: Any) -> Forecast:
+    """A forecast with a single axis of cases and parameters or members that are numbers; arrays become an `Ensemble`."""
+    if not isinstance(forecast, Distribution):
+        forecast = as_ensemble(forecast)
+        require_members(forecast)
+        lead = tuple(forecast.members.shape[:-3])
+    else:
+        require_vector_distribution(forecast)
+        require_parameters(forecast)
+        lead = tuple(forecast.batch_shape[:-1])
+    if lead:
+        raise ValueError(f"the forecast has leading axes {lead} before its cases; pass one model at a time")
+    return forecast
+
+
+def require_fitted(step: object, attribute: str) -> None:
+    """Refuse to go on before `fit`, which sets the attribute."""
+    if not hasattr(step, attribute):
+        raise ValueError(f"{type(step).__name__} is not fitted yet; call fit(forecast, y) with held-out cases first")
+
+
+def kernel_mixture(ensemble: Ensemble) -> GaussianMixture:
+    """The Gaussian kernel density of the members, Scott's rule per target, as a mixture of M components.
+
+    A target on which all members of a case agree is given a kernel as wide as one unit by the same rule.
+
+    >>> kernel_mixture(Ensemble(torch.zeros(7, 20, 3)))
+    GaussianMixture(7 cases, 20 components, 3 targets)
+    """
+    members = ensemble.members.double()
+    weights = None if ensemble.weights is None else ensemble.weights.double()
+    width = bandwidths(members, weights).expand_as(members)
+    return GaussianMixture(ensemble.probabilities.double().log(), members, torch.diag_embed(width))
+
+
+def as_density(forecast: Forecast) -> Distribution:
+    """A forecast that has a density: the distribution itself, or the kernel density of an ensemble's members."""
+    return kernel_mixture(forecast) if isinstance(forecast, Ensemble) else forecast
+
+
+def as_mixture(forecast: Forecast) -> GaussianMixture:
+    """A forecast whose CDFs are closed forms: a mixture or one Gaussian as it is, an ensemble by its kernel density."""
+    if isinstance(forecast, MultivariateNormal):
+        one = forecast.loc.new_zeros(*forecast.batch_shape, 1)
+        return GaussianMixture(one, forecast.loc[..., None, :], forecast.scale_tril[..., None, :, :])
+    forecast = as_density(forecast)
+    if isinstance(forecast, GaussianMixture):
+        return forecast
+    raise TypeError(
+        f"the CDFs of {described(forecast)} are not known in closed form; pass a GaussianMixture, or draws: "
+        "prerank.forecast.equally_weighted_draws(forecast, 200)"
+    )
+
+
+def log_density(forecast: Distribution, points: Tensor) -> Tensor:
+    """Log density of points (N, P, D): (N, P); minus infinity outside the support."""
+    function = view_of(forecast).log_density().function
+    if isinstance(forecast, GaussianMixture | MultivariateNormal):
+        return function(points)
+    inside = _inside(forecast, points)
+    if inside is None or bool(inside.all()):
+        return function(points)
+    with seeded(0, "a point inside"), torch.no_grad():
+        somewhere = forecast.sample()[:, None, :].to(points)
+    return function(torch.where(inside[..., None], points, somewhere)).masked_fill(~inside, -torch.inf)
+
+
+def _inside(forecast: Distribution, points: Tensor) -> Tensor | None:
+    try:
+        inside = forecast.support.check(points.movedim(-2, 0))  # type: ignore[union-attr]
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return None  # a support that is unknown, or cannot be asked
+    inside = inside if inside.ndim < points.ndim else inside.all(-1)
+    return inside.movedim(0, -1)
+
+
+def in_parts(forecast: Distribution, n_draws: int) -> Iterator[tuple[slice, Distribution, Tensor]]:
+    """A few cases of a mixture at a time, with their numbers; any other distribution whole."""
+    n_cases = forecast.batch_shape[-1]
+    if not isinstance(forecast, GaussianMixture):
+        yield slice(0, n_cases), forecast, torch.arange(n_cases)
+        return
+    ids = torch.arange(n_cases, device=forecast.loc.device)
+    for cases in chunks(n_cases, n_draws * forecast.n_targets * forecast.n_components, forecast.loc.device):
+        yield cases, forecast.select(cases), ids[cases]
+
+
+@dataclass(frozen=True, eq=False)
+class DensityScale:
+    r"""The forecast probability of everything more probable than a point, from sorted log densities of draws.
+
+    `falling` (N, M) holds the log densities of M draws of each case, highest first. A point as probable as the highest
+    draw has mass 0, as the lowest 1, linear between neighbours. Beyond the draws mass goes on, so that points can be told
+    apart there: below 0 by the nats above the highest draw, above 1 by the nats below the lowest.
+
+    >>> scale = DensityScale(torch.tensor([[0.0, -1.0, -3.0]]))
+    >>> scale.mass(torch.tensor([[0.5, 0.0, -1.0, -2.0, -4.0]]))
+    tensor([[-0.5000,  0.0000,  0.5000,  0.7500,  2.0000]])
+    >>> scale.log_density(0.75)
+    tensor([-2.])
+    """
+
+    falling: Tensor
+
+    def mass(self, log_densities: Tensor) -> Tensor:
+        """Mass of log densities (N, P): (N, P), infinite for those of impossible points."""
+        rising, x = -self.falling, -log_densities.to(self.falling)
+        last = rising.shape[-1] - 1
+        above = torch.searchsorted(rising, x.contiguous())
+        upper = above.clamp(1, last)
+        left, right = rising.gather(-1, upper - 1), rising.gather(-1, upper)
+        gap = right - left
+        between = (upper - 1 + ((x - left) / torch.where(gap > 0, gap, 1.0)).clamp(0.0, 1.0)) / last
+        between = torch.where(above > last, 1.0 + x - rising[:, -1:], between)
+        return torch.where(above == 0, x - rising[:, :1], between)
+
+    def log_density(self, mass: float) -> Tensor:
+        """The log density (N,) at which a mass is reached in each case."""
+        last = self.falling.shape[-1] - 1
+        if mass <= 0:
+            return self.falling[:, 0] - mass
+        if mass >= 1:
+            return self.falling[:, -1] - (mass - 1.0)
+        place = min(int(mass * last), last - 1)
+        share = mass * last - place
+        return self.falling[:, place] * (1.0 - share) + self.falling[:, place + 1] * share
+
+
+def density_scale(forecast: Distribution, n_draws: int, seed: int, stream: str) -> DensityScale:
+    """The scale of every case, from `n_draws` draws of its own."""
+    parts = []
+    for _, part, ids in in_parts(forecast, n_draws):
+        drawn = equally_weighted_draws(part, n_draws, seed, stream, ids).members
+        parts.append(log_density(part, drawn).sort(-1, descending=True).values)
+    return DensityScale(torch.cat(parts))

@@ -1,0 +1,224 @@
+r"""Joint prediction regions: where an observation will lie, with a probability that holds for any forecast.
+
+The region of a case is a highest-density region of its forecast, $\{y : \log \hat f(y \mid x) \ge t(x)\}$: the smallest set
+of its probability. The forecast may be wrong, so that probability is not taken at its word: held-out cases say how far
+the regions have to reach so that a share `level` of observations lies inside (split conformal prediction with the
+score of Izbicki, Shimizu and Stern 2022, "CD-split and HPD-split").
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from scipy.stats import beta, betabinom
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.forecast import (
+    GaussianMixture,
+    accepts_arrays,
+    as_observations,
+    equally_weighted_draws,
+    require_fitting,
+    require_observations,
+    require_whole,
+)
+from prerank.recalibration.densities import (
+    as_density,
+    density_scale,
+    held_out_cases,
+    in_parts,
+    log_density,
+    one_model,
+    require_fitted,
+)
+from prerank.wording import shape_in_words
+
+
+class Coverage(NamedTuple):
+    """The coverage that is promised before any new case is seen: its mean, and an interval."""
+
+    expected: float
+    lower: float
+    upper: float
+
+
+class Volume(NamedTuple):
+    """Volumes (N,) in the product of the targets' units, and their Monte Carlo standard errors (N,)."""
+
+    value: Tensor
+    error: Tensor
+
+
+@dataclass(eq=False)
+class HighestDensityRegions:
+    r"""Highest-density regions that cover as promised, fitted on held-out cases.
+
+    `fit(forecast, y)` takes cases that nothing else was fitted on: neither the model nor a recalibration. A region at
+    `level` then contains a new observation with probability at least `level`, whatever is wrong with the forecast, if
+    held-out and new cases are exchangeable (those of a series are not quite). A better forecast has smaller regions, not
+    more coverage. Coverage is an average over cases: too high in some, too low in others, if the forecast is wrong.
+
+    Every region has the same mass on the scale of its own forecast: the probability that the forecast gives to more
+    probable outcomes, measured among `n_draws` draws, beyond them in nats of log density. A `GaussianMixture` and torch
+    distributions with `log_prob` have their own density; an `Ensemble` is given the Gaussian kernel density of
+    its members (Scott's rule per target). Ties of masses, as atoms make them, can only raise the coverage.
+
+    `scores_` (n,) are the sorted masses of the held-out observations: uniform on (0, 1) for a calibrated forecast.
+
+    >>> forecast = GaussianMixture(torch.zeros(99, 1), torch.zeros(99, 1, 2), torch.eye(2).expand(99, 1, 2, 2))
+    >>> y = 2 * forecast.ensemble(1, seed=1).members[:, 0]  # the forecast is too narrow by a factor of two
+    >>> region = HighestDensityRegions().fit(forecast, y).region(forecast, level=0.9)
+    >>> region
+    PredictionRegion(99 cases, 2 targets, level 0.9: covers 83.4 to 95.0 % of all cases with probability 95 %)
+    >>> region.contains(torch.zeros(99, 2)).all()
+    tensor(True)
+    """
+
+    n_draws: int = 1000
+    seed: int = 0
+    scores_: Tensor = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_whole(self.n_draws, "n_draws", at_least=2)
+        require_whole(self.seed, "seed", at_least=None)
+
+    @torch.no_grad()
+    def fit(self, forecast: Any, y: Any) -> "HighestDensityRegions":
+        """Measure where held-out observations (N, D) lie in the forecast of each case."""
+        checked, observed = held_out_cases(forecast, y)
+        law = as_density(checked)
+        scale = density_scale(law, self.n_draws, self.seed, "held-out regions")
+        self.scores_ = scale.mass(log_density(law, observed[:, None, :]))[:, 0].sort().values
+        return self
+
+    @torch.no_grad()
+    def region(self, forecast: Any, level: float) -> "PredictionRegion":
+        """The regions of new cases; `level` is the share of observations that they are to contain."""
+        require_fitted(self, "scores_")
+        law = as_density(one_model(forecast))
+        mass, place = self._mass(level)
+        # a stream of its own: with that of the held-out cases, a new case would share its draws with one of them
+        scale = density_scale(law, self.n_draws, self.seed, "new regions")
+        return PredictionRegion(law, level, scale.log_density(mass), mass, len(self.scores_), place)
+
+    def _mass(self, level: float) -> tuple[float, int]:
+        """The mass that regions at a level must have, and its place among the held-out ones, from 1."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level={level}: the share of observations to contain, between 0 and 1, such as 0.9")
+        n_cases = len(self.scores_)
+        place = math.ceil(round((n_cases + 1) * level, 9))  # 0.9 is not quite nine tenths
+        if place > n_cases:
+            needed = math.ceil(round(level / (1.0 - level), 9))
+            raise ValueError(
+                f"{n_cases} held-out cases cannot promise a coverage of {level:g}: at least {needed} are needed; "
+                f"hold out more, or ask for a level of at most {math.floor(1e4 * n_cases / (n_cases + 1)) / 1e4:g}"
+            )
+        mass = float(self.scores_[place - 1])
+        if math.isinf(mass):
+            outside = int(self.scores_.isinf().sum())
+            raise ValueError(
+                f"{outside} of {n_cases} held-out observations have density zero under their forecast, so no region of it "
+                f"covers {level:g}; ask for a level below {1 - outside / n_cases:.3g}, or pass draws as an Ensemble"
+            )
+        return mass, place
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PredictionRegion:
+    """The set of points whose log density is at least `threshold` (N,), one set for each case.
+
+    `mass` is where the thresholds stand among the densities of the forecast's draws: near `level` for a calibrated
+    forecast, above for one that is too narrow. `n_held_out` cases decided it, of which the `place`-th counted from the
+    most probable is the edge.
+    """
+
+    forecast: Distribution
+    level: float
+    threshold: Tensor
+    mass: float
+    n_held_out: int
+    place: int
+
+    def __repr__(self) -> str:
+        sizes = shape_in_words((), case=len(self.threshold), target=self.forecast.event_shape[-1])
+        _, lower, upper = self.coverage()
+        promise = f"covers {100 * lower:.1f} to {100 * upper:.1f} % of all cases with probability 95 %"
+        return f"PredictionRegion({sizes}, level {self.level:g}: {promise})"
+
+    @accepts_arrays(labelled=("y",))
+    @torch.no_grad()
+    def contains(self, y: Any) -> Tensor:
+        """Whether the region of each case contains its observation: y (N, D) -> (N,)."""
+        observed = as_observations(y)
+        require_fitting(observed, self.forecast)
+        require_observations(observed)
+        return log_density(self.forecast, observed[:, None, :])[:, 0] >= self.threshold
+
+    def coverage(self, n_cases: int | None = None, confidence: float = 0.95) -> Coverage:
+        """The share of observations inside that is promised, over endless cases or over `n_cases` new ones.
+
+        Without ties the coverage over endless cases is a beta variable with parameters `place` and `n_held_out` + 1 -
+        `place`, through the chance in the held-out cases; the share among finitely many is beta-binomial. With ties it is
+        at least as high.
+        """
+        if not 0.0 < confidence < 1.0:
+            raise ValueError(f"confidence={confidence}: a probability between 0 and 1, such as 0.95")
+        a, b = self.place, self.n_held_out + 1 - self.place
+        shares, unit = (
+            (beta(a, b), 1) if n_cases is None else (betabinom(require_whole(n_cases, "n_cases"), a, b), n_cases)
+        )
+        lower, upper = (float(shares.ppf(end)) / unit for end in ((1 - confidence) / 2, (1 + confidence) / 2))
+        return Coverage(a / (a + b), lower, upper)
+
+    @torch.no_grad()
+    def volume(self, n_draws: int = 1000, seed: int = 0) -> Volume:
+        r"""Volume of each region by importance sampling, unbiased, with its standard error.
+
+        For continuous targets. Half of the draws are the forecast's own, half come from Gaussians that reach as far as the
+        region does, so no draw weighs more than 2 / exp(`threshold`).
+        """
+        half = max(2, require_whole(n_draws, "n_draws") // 2)
+        values, errors = [], []
+        for cases, part, ids in in_parts(self.forecast, n_draws):
+            threshold = self.threshold[cases, None]
+            wide = _reaching(part, threshold, half, seed)
+            means, variances = [], []
+            for law, stream in ((part, "volume, own"), (wide, "volume, wide")):
+                points = equally_weighted_draws(law, half, seed, stream, ids).members.double()
+                own, other = (log_density(each, points).double() for each in (part, wide))
+                weight = torch.where(own >= threshold, math.log(2.0) - torch.logaddexp(own, other), -torch.inf).exp()
+                means.append(weight.mean(-1))
+                variances.append(weight.var(-1) / half)
+            values.append((means[0] + means[1]) / 2)
+            errors.append((variances[0] + variances[1]).sqrt() / 2)
+        return Volume(torch.cat(values), torch.cat(errors))
+
+
+def _reaching(forecast: Distribution, threshold: Tensor, n_draws: int, seed: int) -> GaussianMixture:
+    r"""Gaussians whose draws fill the region: components scaled so that their typical draw lies at its edge.
+
+    A Gaussian with peak p has log density p - r^2 / 2 at distance r, and draws of D targets scaled by s have r near
+    $s \sqrt D$. Components count by the volume that they reach. A forecast that is no mixture is given one Gaussian with the
+    moments of its draws.
+    """
+    if isinstance(forecast, GaussianMixture):
+        log_weights, loc, tril = (part.double() for part in (forecast.log_weights, forecast.loc, forecast.scale_tril))
+    else:
+        drawn = equally_weighted_draws(forecast, n_draws, seed, "volume, moments")
+        covariance = drawn.covariance_matrix.double()
+        tiny = torch.finfo(drawn.members.dtype).eps * covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
+        eye = torch.eye(drawn.n_targets, dtype=covariance.dtype, device=covariance.device)
+        tril = torch.linalg.cholesky(covariance + tiny[:, None, None] * eye)[:, None]
+        loc = drawn.mean.double()[:, None]
+        log_weights = torch.zeros_like(loc[..., 0])
+    n_targets = loc.shape[-1]
+    log_det = tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    peak = log_weights - log_det - 0.5 * n_targets * math.log(2 * math.pi)
+    squared = 2.0 * (peak - threshold) / n_targets
+    reached = squared > 0
+    scale = torch.where(reached, squared, 1.0).sqrt()
+    share = torch.where(reached, log_det + n_targets * scale.log(), -torch.inf)
+    share = torch.where(reached.any(-1, keepdim=True), share, log_weights)
+    return GaussianMixture(share, loc, tril * scale[..., None, None])
