@@ -39,7 +39,7 @@ def equally_weighted_draws(
     """
     n_draws, seed = require_whole(n_draws, "n_draws"), require_whole(seed, "seed", at_least=None)
     if hasattr(forecast, "ensemble"):
-        return forecast.ensemble(n_draws, seed, stream, case_ids)  # type: ignore[no-any-return]
+        return forecast.ensemble(n_draws, seed, stream, case_ids)
     require_vector_distribution(forecast)
     with seeded(seed, stream), torch.no_grad():
         drawn = forecast.sample(torch.Size((n_draws,)))

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.forecast import Ensemble, Forecast, GaussianMixture
-from prerank.recalibration.folds import most_cautious
+from prerank.recalibration.folds import best_if_any
+from prerank.recalibration.likeliest import smallest
 from prerank.recalibration.moved import Moved
 from prerank.recalibration.steps import HeldOut, as_mixture, moments, require_spread
 
@@ -45,8 +46,8 @@ def marginals(forecast: Forecast, seed: int) -> Marginals:
     """Exact for a `GaussianMixture`; otherwise from mean and variance, which is all that an ensemble has to say."""
     if isinstance(forecast, GaussianMixture):
         scale = forecast.scale_tril.square().sum(-1).sqrt()
-        parts = forecast.log_weights, forecast.loc, scale, forecast.mean
-        return Marginals(*(part.double() for part in parts), None)
+        log_weights, loc, centre = (part.double() for part in (forecast.log_weights, forecast.loc, forecast.mean))
+        return Marginals(log_weights, loc, scale.double(), centre, None)
     mean, variance, size = (part.double() for part in moments(forecast, seed))
     usual = variance.mean(0, keepdim=True).sqrt()
     # an observation lies about the members' mean as a draw does, and that mean has an error of its own
@@ -60,8 +61,8 @@ class Affine:
     """Move every target by a shift and stretch it about the forecast's mean, both learnt by likelihood and shrunk.
 
     The likelihood is that of single targets, exact for a `GaussianMixture`. A ridge pulls shifts (in units of the target's
-    usual spread) and logarithms of spreads to zero; its strength is chosen from `ridges` by cross-validation, the strongest
-    within one standard error of the best, and no change competes. A `GaussianMixture` stays one, an `Ensemble` gets moved
+    usual spread) and logarithms of spreads to zero; its strength is chosen from `ridges` by cross-validation, and nothing is
+    changed where that gains no more than its standard error. A `GaussianMixture` stays one, an `Ensemble` gets moved
     members, another distribution becomes a `Moved` one.
     """
 
@@ -74,7 +75,7 @@ class Affine:
         unit = law.scale.square().mean((0, 1)).sqrt()
         # row 0 is everything, row f + 1 everything but fold f
         fold = held_out.folds.fold
-        used = torch.stack([fold == fold, *(fold != f for f in range(held_out.folds.count))]).double()
+        used = torch.stack([fold == fold, *(fold != f for f in range(held_out.folds.n_folds))]).double()
         used = used * held_out.weights.double()
         found = torch.zeros(len(used), 2, y.shape[-1], dtype=torch.float64, device=y.device)
         before, gains, candidates = law.log_density(y).sum(-1), [], []
@@ -84,7 +85,7 @@ class Affine:
                 after = _log_likelihood(law, y, unit, found[1:])
             gains.append(after.gather(0, fold[None])[0] - before)
             candidates.append((ridge, found[0]))
-        choice = most_cautious(gains, held_out.weights, held_out.folds.block)
+        choice = best_if_any(gains, held_out.weights, held_out.folds.block)
         if choice is None:
             zero = torch.zeros_like(unit)
             return FittedAffine(zero, torch.ones_like(unit), None, 0.0, 0.0, held_out.seed)
@@ -103,20 +104,11 @@ def _log_likelihood(law: Marginals, y: Tensor, unit: Tensor, parameters: Tensor)
 def _fit(law: Marginals, y: Tensor, unit: Tensor, used: Tensor, ridge: float, start: Tensor) -> Tensor:
     """The parameters (A, 2, D) of the largest penalised mean likelihood, for A sets of case weights (A, N)."""
     share = used / used.sum(-1, keepdim=True)
-    parameters = start.clone().requires_grad_()
-    optimiser = torch.optim.LBFGS(
-        [parameters], max_iter=100, history_size=20, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
-    )
 
-    def loss() -> Tensor:
-        optimiser.zero_grad()
-        value = 0.5 * ridge * parameters.square().sum() - (share * _log_likelihood(law, y, unit, parameters)).sum()
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
+    def loss(parameters: Tensor) -> Tensor:
+        return 0.5 * ridge * parameters.square().sum() - (share * _log_likelihood(law, y, unit, parameters)).sum()
 
-    with torch.enable_grad():
-        optimiser.step(loss)  # type: ignore[no-untyped-call]
-    return parameters.detach()
+    return smallest(loss, start)
 
 
 @dataclass(frozen=True, eq=False)

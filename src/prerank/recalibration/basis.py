@@ -1,7 +1,7 @@
 r"""The functions that a tilt is made of: shifted Legendre polynomials, orthonormal for a uniform PIT.
 
-$b_j(u) = \sqrt{2j + 1}\, P_j(2u - 1)$ for j = 1, 2, ...: mean zero and variance one under calibration, so that their means over
-observed PITs are the components of Neyman's smooth test.
+$b_j(u) = \sqrt{2j + 1}\, P_j(2u - 1)$ for j = 1, 2, ...: mean zero and variance one under calibration, so that their means
+over observed PITs are the components of Neyman's smooth test.
 """
 
 from collections.abc import Iterator

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, described
+from prerank.recalibration.likeliest import smallest
 from prerank.recalibration.steps import HeldOut, require_spread
 from prerank.scores import energy_score
 
@@ -32,7 +33,7 @@ class Dressing:
         found = problem.solve(weights, self.prior_cases)
         before = energy_score(held_out.y, Ensemble(ensemble.members, ensemble.weights))
         after = torch.empty_like(before)
-        for f in range(held_out.folds.count):
+        for f in range(held_out.folds.n_folds):
             inside, outside = fold == f, (fold != f).double()
             part = problem.fitted(problem.solve(weights * outside, self.prior_cases, found))
             dressed = part.transform(ensemble.select(inside.nonzero()[:, 0]))
@@ -44,8 +45,8 @@ class Dressing:
 def _ensemble(forecast: Forecast) -> Ensemble:
     if not isinstance(forecast, Ensemble):
         raise TypeError(
-            f"Dressing() is for the members of an Ensemble, and the forecast is {described(forecast)}, which has draws and a "
-            "density of its own; use Affine() instead"
+            f"Dressing() is for the members of an Ensemble, and the forecast is {described(forecast)}, which has "
+            "draws of its own; use Affine() instead"
         )
     return forecast
 
@@ -80,23 +81,16 @@ class _Problem:
         if start is None:
             start = torch.zeros(2 * d + d * d, dtype=torch.float64, device=self.unit.device)
             start[2 * d :] = (math.log(0.5) * torch.eye(d)).reshape(-1).to(start)
-        parameters = start.clone().requires_grad_()
-        optimiser = torch.optim.LBFGS([parameters], max_iter=200, history_size=20, line_search_fn="strong_wolfe")
         prior = prior_cases / float(weights.sum())
 
-        def loss() -> Tensor:
-            optimiser.zero_grad()
+        def loss(parameters: Tensor) -> Tensor:
             factor = self.split(parameters)[2]
             inverse = torch.linalg.solve_triangular(factor, torch.eye(d).to(factor), upper=False)
             # pseudo-observations half a unit away, a quarter of the residuals' variance
             pull = factor.diagonal().log().sum() + 0.125 * inverse.square().sum()
-            value = prior * pull - (weights * self.log_likelihood(parameters)).sum() / weights.sum()
-            value.backward()  # type: ignore[no-untyped-call]
-            return value
+            return prior * pull - (weights * self.log_likelihood(parameters)).sum() / weights.sum()
 
-        with torch.enable_grad():
-            optimiser.step(loss)  # type: ignore[no-untyped-call]
-        return parameters.detach()
+        return smallest(loss, start)
 
     def log_likelihood(self, parameters: Tensor) -> Tensor:
         """Log density (N,) of the observations, in the units of the problem."""

@@ -16,7 +16,7 @@ class Folds(NamedTuple):
 
     fold: Tensor
     block: Tensor
-    count: int
+    n_folds: int
 
 
 def folds_of(n_cases: int, count: int, blocks: Any, seed: int, device: torch.device) -> Folds:
@@ -59,9 +59,21 @@ def most_cautious(gains: Sequence[Tensor], weights: Tensor, block: Tensor) -> in
     """
     if not gains:
         return None
-    best = max(gains, key=lambda gain: float((weights * gain).sum()))
+    best = gains[_best(gains, weights)]
     for place, gain in enumerate([torch.zeros_like(best), *gains]):
         loss, error = mean_and_error(best - gain, weights, block)
         if loss <= error:
             return None if place == 0 else place - 1
     return None
+
+
+def best_if_any(gains: Sequence[Tensor], weights: Tensor, block: Tensor) -> int | None:
+    """The candidate that gains most, or None where `most_cautious` would change nothing.
+
+    For a step of few parameters, where a strong ridge costs more than a weak one.
+    """
+    return None if most_cautious(gains, weights, block) is None else _best(gains, weights)
+
+
+def _best(gains: Sequence[Tensor], weights: Tensor) -> int:
+    return max(range(len(gains)), key=lambda place: float((weights * gains[place]).sum()))

@@ -12,8 +12,7 @@ from prerank.forecast import Ensemble, equally_weighted_draws
 class Moved(Distribution):
     r"""The law of $c + a + s (Y - c)$ with Y from `base`: centre c (N, D), shift a (D,), positive scale s (D,).
 
-    What `Affine` makes of a distribution that is no `GaussianMixture`. Everything that the base can be asked for can be asked
-    of it too.
+    What `Affine` makes of a distribution that is no `GaussianMixture`.
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - torch's protocol
@@ -25,7 +24,7 @@ class Moved(Distribution):
         super().__init__(base.batch_shape, base.event_shape, validate_args=False)
 
     @property
-    def support(self) -> constraints.Constraint:  # type: ignore[override]
+    def support(self) -> constraints.Constraint:
         return constraints.real_vector
 
     def _forth(self, points: Tensor, centre: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.recalibration.folds import Folds, mean_and_error, most_cautious
-from prerank.recalibration.likelihood import evaluate, information
+from prerank.recalibration.likelihood import Points
 
 _PASSES = 40
 _CLOSE = 1e-6  # nats per case: half the Newton decrement at which a fit counts as done
@@ -32,16 +32,16 @@ class Path(NamedTuple):
 def ridge_path(pits: Tensor, weights: Tensor, folds: Folds, ridges: tuple[float, ...], degree: int) -> Path:
     """Fit along ridges until cross-validation says that weaker ones are worse; PITs (N, M + 1, K), observation first."""
     order = folds.fold.argsort(stable=True)  # folds one after another, so that each has a Hessian of its own
-    pits, weights, fold = pits[order], weights[order].double(), folds.fold[order]
-    ends = torch.bincount(fold, minlength=folds.count).cumsum(0).tolist()
+    points, weights, fold = Points(pits[order], degree), weights[order].double(), folds.fold[order]
+    ends = torch.bincount(fold, minlength=folds.n_folds).cumsum(0).tolist()
     within = [slice(start, stop) for start, stop in zip([0, *ends[:-1]], ends, strict=True)]
-    used = torch.stack([fold == fold, *(fold != f for f in range(folds.count))]) * weights
+    used = torch.stack([fold == fold, *(fold != f for f in range(folds.n_folds))]) * weights
     theta = torch.zeros(len(used), degree, pits.shape[-1], dtype=torch.float64, device=pits.device)
     nothing = torch.log(torch.tensor(float(pits.shape[1]), dtype=torch.float64, device=pits.device))
     back, candidates = order.argsort(), []
     best: Tensor | None = None
     for ridge in sorted(ridges, reverse=True):
-        theta, value = solve(pits, used, within, ridge, theta)
+        theta, value = solve(points, used, within, ridge, theta)
         gain = (value[1:].gather(0, fold[None])[0] + nothing)[back]
         candidates.append(Candidate(ridge, theta[0], theta[1:], gain))
         if best is not None:
@@ -53,11 +53,12 @@ def ridge_path(pits: Tensor, weights: Tensor, folds: Folds, ridges: tuple[float,
     return Path(candidates, most_cautious([item.gain for item in candidates], weights[back], folds.block))
 
 
-def solve(pits: Tensor, used: Tensor, within: list[slice], ridge: float, start: Tensor) -> tuple[Tensor, Tensor]:
+def solve(points: Points, used: Tensor, within: list[slice], ridge: float, start: Tensor) -> tuple[Tensor, Tensor]:
     """Newton's method for A weightings (A, N) of the cases: coefficients (A, J, K) and log likelihoods (A, N).
 
-    Row 0 of `used` is everything, row f + 1 leaves slice f of `within` out, or there is row 0 alone. Row 0's Hessian, less that of
-    the slice, is every row's metric and is kept for a few passes: a gradient costs a hundredth of it. A step that loses is halved.
+    Row 0 of `used` is everything and row f + 1 leaves slice f of `within` out, or there is row 0 alone. Row 0's Hessian,
+    less that of the slice, is a row's metric, and is kept for a few passes: a gradient costs far less. A step that loses
+    is halved.
     """
     totals = used.sum(-1)[:, None, None]
     degree = start.shape[1]
@@ -65,7 +66,7 @@ def solve(pits: Tensor, used: Tensor, within: list[slice], ridge: float, start: 
     penalty = penalty.expand(start.shape[1:])
 
     def look(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        value = evaluate(pits, theta, used)
+        value = points.evaluate(theta, used)
         objective = (used * value.log_likelihood).sum(-1) / totals[:, 0, 0] - 0.5 * (penalty * theta.square()).sum(
             (1, 2)
         )
@@ -75,7 +76,7 @@ def solve(pits: Tensor, used: Tensor, within: list[slice], ridge: float, start: 
     objective, gradient, log_likelihood = look(theta)
     for step_number in range(_PASSES):
         if step_number % _REFRESH == 0:
-            metric = _metric(pits, theta[0], used, within, totals, penalty)
+            metric = _metric(points, theta[0], used, within, totals, penalty)
         step = torch.cholesky_solve(gradient.flatten(1)[..., None], metric)[..., 0].reshape(theta.shape)
         if float((step * gradient).sum((1, 2)).max()) < 2 * _CLOSE:
             break
@@ -93,9 +94,11 @@ def solve(pits: Tensor, used: Tensor, within: list[slice], ridge: float, start: 
     return theta, log_likelihood
 
 
-def _metric(pits: Tensor, theta: Tensor, used: Tensor, within: list[slice], totals: Tensor, penalty: Tensor) -> Tensor:
+def _metric(
+    points: Points, theta: Tensor, used: Tensor, within: list[slice], totals: Tensor, penalty: Tensor
+) -> Tensor:
     """Cholesky factors (A, J K, J K) of minus the Hessians per case, ridge included."""
-    parts = information(pits, theta, used[0], within)
+    parts = points.information(theta, used[0], within)
     whole = parts.sum(0, keepdim=True)
     matrices = torch.cat([whole, whole - parts])[: len(used)] / totals
     # collinear projections leave directions without information; a trace of the diagonal keeps the factor defined

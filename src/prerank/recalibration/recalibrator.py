@@ -44,14 +44,14 @@ class Recalibrator(BaseEstimator):
     """Learn on held-out cases how a forecast goes wrong, and correct other forecasts of the same kind.
 
     `preranks` are what the tilt looks along, the paper's without it. `steps` are what is done, in this order: by default
-    `(Affine(), Tilt())`, for a bare `Ensemble` `(Dressing(), Tilt())`. Every step but dressing may find that nothing has to be
-    changed, which is the usual answer for a calibrated forecast. Cross-validation has `n_folds` folds; everything random depends on
-    `seed`.
+    `(Affine(), Tilt())`, for a bare `Ensemble` `(Dressing(), Tilt())`. Every step but dressing may find that nothing has to
+    be changed, which is the usual answer for a calibrated forecast. Cross-validation has `n_folds` folds; everything random
+    depends on `seed`.
 
     Fit it on cases that the forecast itself was not fitted on, and judge the result on others again: `check(y, corrected)`.
 
-    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `densities_` (densities of old PITs for
-    `prerank.reporting.recalibration_figure`).
+    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `densities_` (densities of old PITs,
+    for `prerank.reporting.recalibration_figure`).
 
     >>> from prerank import GaussianMixture
     >>> def forecast(n):  # says zero where one is right
@@ -78,7 +78,7 @@ class Recalibrator(BaseEstimator):
     def fit(self, forecast: Any, y: Any, *, case_weights: Any = None, blocks: Any = None) -> Self:
         """Learn from forecasts of held-out cases and their observations (N, D).
 
-        The forecast stands where scikit-learn has X: an `Ensemble`, members (N, M, D), or a distribution with batch shape (N,).
+        The forecast stands where scikit-learn has X: an `Ensemble`, members (N, M, D), or a distribution of N cases.
         `case_weights` (N,) say how much a case counts; cases with the same label in `blocks` (N,) stay in one fold and count
         as one in standard errors.
         """

@@ -23,9 +23,10 @@ class Tilt:
 
     $$f^*(y \mid x) \propto f(y \mid x) \exp \sum_{k} \sum_{j=1}^{J} \theta_{jk} b_j(Z_k(y; x)),$$
 
-    Z_k the PITs of all projections of all pre-ranks under f, b_j orthonormal Legendre polynomials up to `degree`. The coefficients
-    maximise the ranking likelihood of the observation among `n_draws` draws, less a ridge that grows with j². The ridge is
-    chosen from `ridges` by cross-validation, the strongest within one standard error of the best, and no change competes.
+    Z_k the PITs of all projections of all pre-ranks under f, b_j orthonormal Legendre polynomials up to `degree`. The
+    coefficients maximise the ranking likelihood of the observation among `n_draws` draws, less a ridge that grows with j².
+    The ridge is chosen from `ridges` by cross-validation, the strongest within one standard error of the best, and no change
+    competes.
     A fit is kept only if pools of draws keep an effective share of at least `least_effective_share`, and if the fair energy
     score of equally weighted draws is not worse by more than its standard error, both on folds that the fit has not seen;
     otherwise a stronger ridge is tried, and no change in the end.
@@ -101,8 +102,8 @@ class Tilt:
 def _distribution(forecast: Forecast) -> Distribution:
     if isinstance(forecast, Ensemble):
         raise TypeError(
-            f"Tilt() weights draws of a distribution, and the {forecast.n_members} members of an Ensemble cannot reach beyond "
-            "themselves; put Dressing() before it"
+            f"Tilt() weights draws of a distribution, and the {forecast.n_members} members of an Ensemble cannot reach "
+            "beyond themselves; put Dressing() before it"
         )
     law = as_mixture(forecast)
     assert isinstance(law, Distribution)
@@ -119,11 +120,11 @@ def _density(pits: Tensor, weights: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class FittedTilt:
-    """Coefficients (J, K), the ridge (None: no change), the gain in nats per case on held-out folds, and the guard's verdict.
+    """Coefficients (J, K), the ridge (None: no change), the gain in nats per held-out case, and the guard's verdict.
 
-    `groups` are the pre-ranks' names and numbers of projections; `observed` and `corrected` (K, bins) are densities of the old PITs, of the
-    observations and under the corrected forecast. `own_weight` is the mean share that the corrected forecast gives an observation
-    among the draws: above 0.02, PITs with the observation's own weight hide error.
+    `groups` are the pre-ranks' names and numbers of projections; `observed` and `corrected` (K, bins) are densities of the
+    old PITs, of the observations and under the corrected forecast. `own_weight` is the mean share of the observation among
+    itself and the draws, weighted by the tilt: above 0.02, PITs with the observation's own weight hide error.
     """
 
     preranks: tuple
@@ -157,8 +158,8 @@ class FittedTilt:
             why = "the held-out cases support no tilt"
             if self.refused:
                 why = (
-                    f"a tilt fits, but would do harm (effective share {self.verdict.effective_share:.1%}, energy score worse "
-                    f"by {-self.verdict.gain:.3g} ± {self.verdict.gain_error:.2g}); transport first, with Affine() or Dressing()"
+                    f"a tilt fits, but would do harm (effective size {self.verdict.effective_share:.1%} of a pool, energy "
+                    f"score worse by {-self.verdict.gain:.3g} ± {self.verdict.gain_error:.2g})"
                 )
             return f"tilt: nothing was changed along {names}; {why}"
         share, score, gain, error = self.verdict

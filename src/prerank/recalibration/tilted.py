@@ -14,7 +14,7 @@ from prerank.recalibration.basis import log_tilt
 from prerank.recalibration.oldpits import OldPITs, select, some_cases
 from prerank.wording import shape_in_words
 
-POOL_PER_DRAW = 4
+POOL_PER_DRAW = 2
 
 
 class Moments(NamedTuple):
@@ -30,7 +30,7 @@ class Moments(NamedTuple):
 class Tilted(Distribution):
     r"""$f^*(y \mid x) \propto f(y \mid x) \exp \sum_{kj} \theta_{jk} b_j(Z_k(y; x))$ with f = `base` and PITs Z under f.
 
-    Draws are equally weighted: resampled from `pool` draws of the base, or four for every draw that is asked for if that is
+    Draws are equally weighted: resampled from `pool` draws of the base, or two for every draw that is asked for if that is
     more, by their weights. `effective_size` (N,) is how many independent draws such a pool is worth. The normaliser,
     mean and covariance are averages over a pool; `log_normaliser_error` (N,) is the standard error of the log density that
     comes of it, and where the effective size is small the log density is optimistic. Draws through
