@@ -12,9 +12,8 @@ import torch
 from safetensors.torch import save_file
 from sklearn.exceptions import NotFittedError
 
-from prerank import HDR, PCA, Contrast, Copula, Custom, Dependency, Location, Marginal, Scale
+from prerank import HDR, PCA, Contrast, Copula, Custom, Dependency, Location, Marginal, Scale, saving
 from prerank.calibration import SquaredDifference
-from prerank import saving
 from prerank.estimator import MixtureRegressor, persistence
 
 Table = tuple[np.ndarray, np.ndarray]

@@ -1,5 +1,7 @@
 """A corrected forecast answers everything that the library asks; what was learnt can be kept; bad input gets a sentence."""
 
+from unittest.mock import MagicMock
+
 import pytest
 import torch
 from sklearn.base import clone
@@ -130,7 +132,10 @@ def test_the_default_steps_follow_the_forecast(standard, observed):
     y = observed(forecast, 1)
     names = [type(step).__name__ for step in Recalibrator(Marginal()).fit(forecast.ensemble(5), y).steps_]
     assert names == ["FittedDressing", "FittedTilt"]
-    assert [type(step).__name__ for step in Recalibrator(Marginal()).fit(forecast, y).steps_] == ["FittedAffine", "FittedTilt"]
+    assert [type(step).__name__ for step in Recalibrator(Marginal()).fit(forecast, y).steps_] == [
+        "FittedAffine",
+        "FittedTilt",
+    ]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -139,7 +144,9 @@ def test_the_device_follows_the_data(device, standard, observed):
     y = (observed(forecast, 1) + 0.5).to(device)
     parts = (part.to(device) for part in (forecast.logits, forecast.loc, forecast.scale_tril))
     moved = type(forecast)(*parts)
-    corrected = Recalibrator(steps=[Affine(), Tilt(n_draws=32, n_reference=50, pool=100)]).fit(moved, y).transform(moved)
+    corrected = (
+        Recalibrator(steps=[Affine(), Tilt(n_draws=32, n_reference=50, pool=100)]).fit(moved, y).transform(moved)
+    )
     drawn = equally_weighted_draws(corrected, 5).members
     assert drawn.device.type == device
     assert corrected.log_prob(y).device.type == device
@@ -157,14 +164,14 @@ def refusals(forecast, y):
         "is no step; pass values such as": lambda: Recalibrator(steps=[Tilt]).fit(forecast, y),
         "nothing would be learnt": lambda: Recalibrator(steps=[]).fit(forecast, y),
         "case_weights has shape": lambda: Recalibrator().fit(forecast, y, case_weights=[1.0, 2.0]),
-        "1 of 40 case_weights are negative": lambda: Recalibrator().fit(
-            forecast, y, case_weights=[-1.0, *[1.0] * 39]
-        ),
+        "1 of 40 case_weights are negative": lambda: Recalibrator().fit(forecast, y, case_weights=[-1.0, *[1.0] * 39]),
         "4 blocks are too few for 5-fold": lambda: Recalibrator().fit(forecast, y, blocks=[0, 1, 2, 3] * 10),
         "9 cases are too few": lambda: Recalibrator().fit(forecast.select(slice(9)), y[:9]),
         "needs at least 2 members": lambda: Recalibrator().fit(members[:, :1], y),
         "agree in every case": lambda: Recalibrator().fit(members * torch.tensor([1.0, 0.0]), y),
-        "was fitted on 2": lambda: Recalibrator(steps=[Affine()]).fit(forecast, y).transform(Ensemble(members[..., :1])),
+        "was fitted on 2": lambda: (
+            Recalibrator(steps=[Affine()]).fit(forecast, y).transform(Ensemble(members[..., :1]))
+        ),
         "n_folds=1": lambda: Recalibrator(n_folds=1).fit(forecast, y),
         "degree=0": lambda: Tilt(degree=0),
         "each of zero or more": lambda: Tilt(ridges=(-1.0,)),
@@ -172,7 +179,7 @@ def refusals(forecast, y):
     }
 
 
-CAUSES = list(refusals(*[__import__("unittest.mock").mock.MagicMock()] * 2))
+CAUSES = list(refusals(MagicMock(), MagicMock()))
 
 
 @pytest.mark.parametrize("cause", CAUSES)

@@ -54,18 +54,18 @@ def test_the_expected_score_at_zero_vanishes_under_calibration():
 
 
 def test_the_score_test_tends_to_neymans_smooth_test_like_one_over_the_number_of_draws():
-    n, degree, errors = 200, 4, []
+    n, degree, errors = 50, 4, []
     y = uniform(n, 1, 1, seed=4) ** 1.2
     neyman = float(legendre(y, degree)[:, 0, :, 0].mean(0).square().sum() * n)
-    for n_draws in (20, 200, 2000):
+    for n_draws in (1000, 10_000):
         even = ((torch.arange(n_draws, dtype=torch.float64) + 0.5) / n_draws).expand(n, n_draws)[..., None]
         points, weights = Points(torch.cat([y, even], 1), degree), torch.ones(1, n, dtype=torch.float64)
         zero = torch.zeros(1, degree, 1, dtype=torch.float64)
         score = points.evaluate(zero, weights).gradient.flatten()
         statistic = score @ torch.linalg.solve(points.information(zero[0], weights[0], [slice(None)])[0], score)
         errors.append(abs(float(statistic) / neyman - 1))
+    assert errors[0] < 0.05
     assert errors[1] < errors[0] / 5
-    assert errors[2] < errors[1] / 5
 
 
 def test_gradient_and_hessian_agree_with_finite_differences():

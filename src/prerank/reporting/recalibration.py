@@ -25,7 +25,7 @@ def recalibration_figure(densities: Mapping[str, tuple[np.ndarray, np.ndarray]])
         figure = new_figure(2.4 * columns, 1.9 * rows + 0.5)
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
         for ax, (name, (observed, corrected)) in zip(axes, densities.items(), strict=False):
-            old_pit_panel(ax, observed, corrected, min(4.0, 1.05 * max(1.5, highest)))
+            old_pit_panel(ax, observed, corrected, min(6.0, 1.05 * max(1.5, highest)))
             ax.set_title(name)
         for ax in axes[len(densities) :]:
             ax.set_visible(False)
