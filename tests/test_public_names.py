@@ -15,7 +15,7 @@ from prerank.studies.published import PublishedPenalty, published_pce
 from prerank.training import EnergyScore, NegativeLogLikelihood, evaluate
 
 PACKAGES = (
-    *("calibration", "data", "diagnosis", "estimator", "forecast", "models", "scores", "training"),
+    *("calibration", "data", "diagnosis", "estimator", "forecast", "models", "recalibration", "scores", "training"),
     "studies.published",
 )
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "index.md"

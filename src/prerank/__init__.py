@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from prerank.diagnosis import Check, check, check_pits
     from prerank.estimator import MixtureRegressor
     from prerank.forecast import Ensemble, GaussianMixture, as_ensemble
+    from prerank.recalibration import Recalibrator
     from prerank.scores import crps, energy_score, nll, variogram_score
     from prerank.training import PreRankPenalty
 
@@ -55,6 +56,7 @@ _HOMES = {
     "PreRank": "calibration",
     "PreRankPenalty": "training",
     "ProjectedPIT": "calibration",
+    "Recalibrator": "recalibration",
     "Scale": "calibration",
     "as_ensemble": "forecast",
     "check": "diagnosis",

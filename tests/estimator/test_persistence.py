@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from sklearn.exceptions import NotFittedError
 
-from prerank import HDR, PCA, Contrast, Copula, Custom, Dependency, Location, Marginal, Scale
+from prerank import HDR, PCA, Contrast, Copula, Custom, Dependency, Location, Marginal, Scale, saving
 from prerank.calibration import SquaredDifference
 from prerank.estimator import MixtureRegressor, persistence
 
@@ -83,7 +83,7 @@ def test_a_model_of_one_flat_target_comes_back_flat(table: Table, small: Small, 
     ids=str,
 )
 def test_every_parameter_comes_back_as_it_was(value: Any) -> None:
-    back = persistence.decode(persistence.encode(value, "parameter"))
+    back = saving.decode(saving.encode(value, "parameter"))
     assert back == value
     assert type(back) is type(value)
 
@@ -100,7 +100,7 @@ def test_a_lookalike_is_not_saved() -> None:
         name = "location"
 
     with pytest.raises(TypeError, match="cannot be saved"):
-        persistence.encode(Location(), "preranks")
+        saving.encode(Location(), "preranks")
 
 
 def test_an_unfitted_model_is_not_saved(tmp_path: Path) -> None:

@@ -17,10 +17,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from prerank.calibration import PreRank, needs_of
 from prerank.data import Standardiser
-from prerank.estimator.persistence import decode, encode, read, write
+from prerank.estimator.persistence import read, write
 from prerank.estimator.preparation import prepare
 from prerank.estimator.units import in_target_units
 from prerank.forecast import GaussianMixture
+from prerank.saving import decode, encode
 from prerank.training import (
     Architecture,
     Bar,

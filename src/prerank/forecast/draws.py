@@ -33,11 +33,12 @@ def equally_weighted_draws(
 ) -> Ensemble:
     """M equally weighted draws (..., N, M, D) of a distribution; the global generator is left as it was.
 
-    Draws of a `GaussianMixture` depend on (seed, stream, case) alone; those of another distribution come from its own
-    `sample` under a forked generator, so they also depend on how many cases are drawn together.
+    A distribution with an `ensemble` method, such as a `GaussianMixture`, is asked for draws that depend on (seed, stream,
+    case) alone; those of another come from its own `sample` under a forked generator, so they also depend on how many cases
+    are drawn together.
     """
     n_draws, seed = require_whole(n_draws, "n_draws"), require_whole(seed, "seed", at_least=None)
-    if isinstance(forecast, GaussianMixture):
+    if hasattr(forecast, "ensemble"):
         return forecast.ensemble(n_draws, seed, stream, case_ids)
     require_vector_distribution(forecast)
     with seeded(seed, stream), torch.no_grad():

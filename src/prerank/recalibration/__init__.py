@@ -1,17 +1,37 @@
-"""From a joint forecast to one that can be relied on, with held-out cases: prediction regions and recalibration."""
+"""From a joint forecast to one that is calibrated: transport, then a tilt along all pre-ranks, learnt on held-out cases.
 
+Also what others have published to the same end, in the same interface, and joint prediction regions.
+"""
+
+from prerank.recalibration.affine import Affine
 from prerank.recalibration.coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
+from prerank.recalibration.dressing import Dressing
+from prerank.recalibration.moved import Moved
+from prerank.recalibration.recalibrator import PITDensities, Recalibrator
 from prerank.recalibration.regions import Coverage, HighestDensityRegions, PredictionRegion, Volume
 from prerank.recalibration.rivals import HDRRecalibration, LatentRecalibration
+from prerank.recalibration.steps import Fitted, HeldOut, Step
+from prerank.recalibration.tilt import Tilt
+from prerank.recalibration.tilted import Tilted
 
 __all__ = [
+    "Affine",
     "Coverage",
+    "Dressing",
     "EnsembleCopulaCoupling",
+    "Fitted",
     "HDRRecalibration",
+    "HeldOut",
     "HighestDensityRegions",
     "LatentRecalibration",
+    "Moved",
+    "PITDensities",
     "PredictionRegion",
     "RecalibratedMargins",
+    "Recalibrator",
     "SchaakeShuffle",
+    "Step",
+    "Tilt",
+    "Tilted",
     "Volume",
 ]

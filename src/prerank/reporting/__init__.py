@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from prerank.reporting.histograms import HistogramPanel, histogram_grid
     from prerank.reporting.margins import curve_panel, density_panel, point_panel
     from prerank.reporting.pairplot import pair_plot
+    from prerank.reporting.recalibration import recalibration_figure
     from prerank.reporting.style import BLUE, CYCLE, GREY, INK, ORANGE, PALE, new_figure, quiet_style, save_figure
     from prerank.reporting.tables import p_text, render, terminal_table
 
@@ -34,6 +35,7 @@ _HOMES = {
     "pair_plot": "pairplot",
     "point_panel": "margins",
     "quiet_style": "style",
+    "recalibration_figure": "recalibration",
     "render": "tables",
     "save_figure": "style",
     "terminal_table": "tables",

@@ -1,0 +1,79 @@
+"""Evidence: folds that keep blocks together, and the most cautious candidate within one standard error of the best."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prerank.calibration import label_array
+from prerank.randomness import numpy_generator
+
+
+class Folds(NamedTuple):
+    """The fold (N,) and the block (N,) of every case, numbered from 0, and how many folds there are."""
+
+    fold: Tensor
+    block: Tensor
+    n_folds: int
+
+
+def folds_of(n_cases: int, count: int, blocks: Any, seed: int, device: torch.device) -> Folds:
+    """Cases dealt into folds of nearly equal size, whole blocks at a time; without blocks a case is its own."""
+    if blocks is None:
+        block = np.arange(n_cases)
+    else:
+        labels = label_array(blocks, "blocks", n_cases)
+        block = np.asarray(np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)[1])
+    sizes = np.bincount(block)
+    if len(sizes) < 2 * count:
+        what = f"{n_cases} cases" if blocks is None else f"{len(sizes)} blocks"
+        raise ValueError(
+            f"{what} are too few for {count}-fold cross-validation, which needs at least {2 * count}; "
+            "give more held-out data"
+        )
+    order = numpy_generator(seed, "recalibration folds").permutation(len(sizes))
+    fold_of_block, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(count)
+    for item in order[np.argsort(-sizes[order], kind="stable")]:  # large blocks first, each into the emptiest fold
+        fold_of_block[item] = filled.argmin()
+        filled[filled.argmin()] += sizes[item]
+    return Folds(torch.as_tensor(fold_of_block[block], device=device), torch.as_tensor(block, device=device), count)
+
+
+def mean_and_error(values: Tensor, weights: Tensor, block: Tensor) -> tuple[float, float]:
+    """Weighted mean of values (N,) and its standard error, cases of a block counted as one."""
+    share = (weights / weights.sum()).double()
+    mean = (share * values.double()).sum()
+    parts = torch.zeros(int(block.max()) + 1, dtype=torch.float64, device=values.device)
+    parts.index_add_(0, block, share * (values.double() - mean))
+    n_blocks = len(block.unique())
+    return float(mean), float((parts.square().sum() * n_blocks / max(1, n_blocks - 1)).sqrt())
+
+
+def most_cautious(gains: Sequence[Tensor], weights: Tensor, block: Tensor) -> int | None:
+    """Which of the candidates to take: None for no change, otherwise a place in `gains`, the most cautious first.
+
+    Each entry has the gain (N,) of a candidate on held-out cases over no change. The first candidate is taken whose gain
+    is within one standard error of the best one's, the difference taken case by case; no change is the first of all.
+    """
+    if not gains:
+        return None
+    best = gains[_best(gains, weights)]
+    for place, gain in enumerate([torch.zeros_like(best), *gains]):
+        loss, error = mean_and_error(best - gain, weights, block)
+        if loss <= error:
+            return None if place == 0 else place - 1
+    return None
+
+
+def best_if_any(gains: Sequence[Tensor], weights: Tensor, block: Tensor) -> int | None:
+    """The candidate that gains most, or None where `most_cautious` would change nothing.
+
+    For a step of few parameters, where a strong ridge costs more than a weak one.
+    """
+    return None if most_cautious(gains, weights, block) is None else _best(gains, weights)
+
+
+def _best(gains: Sequence[Tensor], weights: Tensor) -> int:
+    return max(range(len(gains)), key=lambda place: float((weights * gains[place]).sum()))

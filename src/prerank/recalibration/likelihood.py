@@ -1,0 +1,81 @@
+r"""The ranking likelihood: how probable it is to pick the observation out of itself and M draws.
+
+$$\ell_i(\theta) = s(y_i) - \log \sum_{m=0}^{M} e^{s(y_{im})}, \qquad s(y) = \sum_{kj} \theta_{jk} b_j(Z_k(y)),$$
+
+with the observation as m = 0. Consistent for every M, concave and bounded above by zero (ranking noise-contrastive
+estimation, Ma and Collins 2018). A likelihood with a Monte Carlo normaliser is not safe: it gains by moving mass to where no
+draw fell.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from prerank.chunks import chunks
+from prerank.recalibration.basis import legendre
+
+_KEPT = 1 << 28  # numbers of a basis that is kept: a gigabyte in single precision
+
+
+class Value(NamedTuple):
+    """Log likelihood (A, N) of every case under A sets of coefficients, and its weighted sum's gradient (A, J, K)."""
+
+    log_likelihood: Tensor
+    gradient: Tensor
+
+
+class Points:
+    """The observation and M draws of every case by their PITs (N, M + 1, K), the observation first, and their basis.
+
+    The basis (N, M + 1, J K) is kept where it is small enough, and otherwise made a few cases at a time on every pass.
+    """
+
+    def __init__(self, pits: Tensor, degree: int, keep: int = _KEPT) -> None:
+        self.pits, self.degree = pits, degree
+        self._kept: Tensor | None = None
+        if pits.numel() * degree <= keep:
+            self._kept = pits.new_empty(*pits.shape[:2], degree * pits.shape[2])
+            for cases in self._chunks(slice(None)):
+                self._kept[cases] = legendre(pits[cases], degree).flatten(-2)
+
+    def _chunks(self, within: slice) -> Iterator[slice]:
+        start, stop, _ = within.indices(len(self.pits))
+        for some in chunks(stop - start, self.pits[0].numel() * self.degree, self.pits.device):
+            yield slice(start + some.start, start + some.stop)
+
+    def basis(self, within: slice) -> Iterator[tuple[slice, Tensor]]:
+        """A few cases at a time, and their basis (n, M + 1, J K)."""
+        for cases in self._chunks(within):
+            if self._kept is None:
+                yield cases, legendre(self.pits[cases], self.degree).flatten(-2)
+            else:
+                yield cases, self._kept[cases]
+
+    def evaluate(self, theta: Tensor, weights: Tensor) -> Value:
+        """Value and gradient for A sets of coefficients (A, J, K) at once, with weights (A, N) of the cases."""
+        flat = theta.flatten(1).to(self.pits)
+        result = torch.empty(len(theta), len(self.pits), dtype=torch.float64, device=self.pits.device)
+        gradient = torch.zeros(flat.shape, dtype=torch.float64, device=self.pits.device)
+        for cases, basis in self.basis(slice(None)):
+            log_share = torch.log_softmax(basis @ flat.mT, 1)  # (n, M + 1, A)
+            result[:, cases] = log_share[:, 0].mT.double()
+            pull = -log_share.exp_()
+            pull[:, 0] += 1.0
+            pull *= weights[:, cases].mT.to(pull)[:, None]
+            gradient += (pull.flatten(0, 1).mT @ basis.flatten(0, 1)).double()
+        return Value(result, gradient.reshape(theta.shape))
+
+    def information(self, theta: Tensor, weights: Tensor, within: Sequence[slice]) -> Tensor:
+        """Minus the Hessian of the weighted log likelihood of each slice of cases, at (J, K): (len(within), J K, J K)."""
+        flat = theta.flatten().to(self.pits)
+        result = torch.zeros(len(within), len(flat), len(flat), dtype=torch.float64, device=self.pits.device)
+        for place, part in enumerate(within):
+            for cases, basis in self.basis(part):
+                share = torch.softmax(basis @ flat, 1)[..., None]
+                mean = (share * basis).sum(1)
+                own = weights[cases].to(basis)[:, None]
+                scaled = ((own[..., None] * share).sqrt() * basis).flatten(0, 1)
+                result[place] += (scaled.mT @ scaled - (own * mean).mT @ mean).double()
+        return result

@@ -1,0 +1,86 @@
+"""PITs of any points under a forecast itself: the coordinates along which it is tilted."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.calibration import DistributionView, LinearProjection, PreRank
+from prerank.chunks import chunks
+from prerank.forecast import Ensemble, GaussianMixture, equally_weighted_draws
+
+_LEARNT_FROM = 250
+
+
+@dataclass(frozen=True, eq=False)
+class _Frugal(DistributionView):
+    """A view with few reference draws: a tilt asks for the joint CDF at hundreds of points per case."""
+
+    def draws(self, name: str, n_draws: int) -> Ensemble:
+        return super().draws(name, min(n_draws, _LEARNT_FROM))
+
+
+@dataclass(frozen=True)
+class OldPITs:
+    """How PITs under a forecast are computed: closed form where there is one, else the rank among `n_reference` draws.
+
+    A deterministic function of the point for each case, given the seed and the case's identifier: the observation and the
+    draws go through the same one.
+    """
+
+    preranks: tuple[PreRank, ...]
+    n_reference: int
+    seed: int
+
+    def __call__(self, forecast: Distribution, points: Tensor, case_ids: Tensor) -> Tensor:
+        """PITs of points (N, P, D): (N, P, K)."""
+        view = _Frugal(forecast, self.seed, case_ids)
+        reference = None
+        parts = []
+        for item in self.preranks:
+            projection = item.given(view)
+            values = projection(points)
+            if isinstance(projection, LinearProjection) and isinstance(forecast, GaussianMixture):
+                parts.append(forecast.cdf_along(projection.directions.to(forecast.loc), values))
+                continue
+            if reference is None:
+                reference = equally_weighted_draws(
+                    forecast, self.n_reference, self.seed, "reference of the tilt", case_ids
+                ).members
+            parts.append(_mid_ranks(values, projection(reference)).to(points))
+        found = torch.cat(parts, -1)
+        if bool(found.isnan().any()):
+            raise ValueError(
+                f"PITs are NaN for {int(found.isnan().any(-1).sum())} of {found[..., 0].numel()} points; "
+                "a pre-rank must be a number for every point"
+            )
+        return found
+
+    def names(self, forecast: Distribution) -> dict[str, tuple[str, ...]]:
+        """The projections of each pre-rank by name."""
+        view = _Frugal(forecast, self.seed, torch.arange(forecast.batch_shape[-1]))
+        return {item.name: tuple(item.given(view).names) for item in self.preranks}
+
+
+def _mid_ranks(values: Tensor, reference: Tensor) -> Tensor:
+    """(below + (ties + 1) / 2) / (R + 1) of values (N, P, K) among reference values (N, R, K)."""
+    ordered = reference.mT.contiguous().sort(-1).values
+    wanted = values.mT.contiguous().to(ordered)
+    below = torch.searchsorted(ordered, wanted)
+    through = torch.searchsorted(ordered, wanted, right=True)
+    return ((below + through + 1) / (2.0 * (ordered.shape[-1] + 1))).mT
+
+
+def select(forecast: Distribution, cases: slice | Tensor) -> Distribution:
+    """Some cases of a forecast that can be cut; a slice of everything of any."""
+    if isinstance(cases, slice) and cases == slice(None):
+        return forecast
+    return forecast.select(cases)  # type: ignore[attr-defined]
+
+
+def some_cases(forecast: Distribution, values_per_case: int, device: torch.device) -> list[slice]:
+    """Chunks of cases whose temporaries stay small; one for all where a forecast cannot be cut."""
+    if not hasattr(forecast, "select"):
+        return [slice(None)]
+    return chunks(forecast.batch_shape[-1], values_per_case, device)

@@ -1,0 +1,205 @@
+"""`Recalibrator`: from a joint forecast to one that is calibrated, learnt on held-out cases."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from prerank.calibration import PreRank, listed_preranks
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    as_ensemble,
+    as_tensor,
+    described,
+    observations_and_forecast,
+    require_fitting,
+    require_members,
+    require_observations,
+    require_parameters,
+    require_whole,
+)
+from prerank.recalibration.affine import Affine
+from prerank.recalibration.dressing import Dressing
+from prerank.recalibration.folds import folds_of
+from prerank.recalibration.persistence import read, write
+from prerank.recalibration.steps import Fitted, HeldOut, Step
+from prerank.recalibration.tilt import FittedTilt, Tilt
+from prerank.wording import counted
+
+
+class PITDensities(NamedTuple):
+    """Densities (K, bins) of a pre-rank's old PITs: of the observations, and under the corrected forecast."""
+
+    observed: np.ndarray
+    corrected: np.ndarray
+
+
+class Recalibrator(BaseEstimator):
+    """Learn on held-out cases how a forecast goes wrong, and correct other forecasts of the same kind.
+
+    `preranks` are what the tilt looks along, the paper's without it. `steps` are what is done, in this order: by default
+    `(Affine(), Tilt())`, for a bare `Ensemble` `(Dressing(), Tilt())`. Every step but dressing may find that nothing has to
+    be changed, which is the usual answer for a calibrated forecast. Cross-validation has `n_folds` folds; everything random
+    depends on `seed`.
+
+    Fit it on cases that the forecast itself was not fitted on, and judge the result on others again: `check(y, corrected)`.
+
+    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `densities_` (densities of old PITs,
+    for `prerank.reporting.recalibration_figure`).
+
+    >>> from prerank import GaussianMixture
+    >>> def forecast(n):  # says zero where one is right
+    ...     return GaussianMixture(torch.zeros(n, 1), torch.zeros(n, 1, 2), torch.eye(2).expand(n, 1, 2, 2))
+    >>> y = 1 + forecast(300).ensemble(1).members[:, 0]
+    >>> recalibrator = Recalibrator(steps=[Affine()]).fit(forecast(300), y)
+    >>> recalibrator.transform(forecast(5)).mean.round(decimals=1)[0]
+    tensor([1., 1.])
+    """
+
+    def __init__(
+        self,
+        preranks: PreRank | Sequence[PreRank] | None = None,
+        steps: Sequence[Step] | None = None,
+        *,
+        n_folds: int = 5,
+        seed: int = 0,
+    ) -> None:
+        self.preranks = preranks
+        self.steps = steps
+        self.n_folds = n_folds
+        self.seed = seed
+
+    def fit(self, forecast: Any, y: Any, *, case_weights: Any = None, blocks: Any = None) -> Self:
+        """Learn from forecasts of held-out cases and their observations (N, D).
+
+        The forecast stands where scikit-learn has X: an `Ensemble`, members (N, M, D), or a distribution of N cases.
+        `case_weights` (N,) say how much a case counts; cases with the same label in `blocks` (N,) stay in one fold and count
+        as one in standard errors.
+        """
+        y, forecast = _prepared(y, forecast)
+        steps = _listed_steps(self.steps, forecast)
+        seed = require_whole(self.seed, "seed", at_least=None)
+        folds = folds_of(len(y), require_whole(self.n_folds, "n_folds", at_least=2), blocks, seed, y.device)
+        weights = _case_weights(case_weights, y)
+        held_out = HeldOut(y, weights, folds, listed_preranks(self.preranks, y.shape[-1]), seed)
+        fitted: list[Fitted] = []
+        current = forecast
+        with torch.no_grad():
+            for step in steps:
+                fitted.append(step.fit(current, held_out))
+                current = fitted[-1].transform(current)
+        self.steps_ = tuple(fitted)
+        self.n_cases_, self.n_targets_ = len(y), y.shape[-1]
+        return self
+
+    def transform(self, forecast: Any) -> Forecast:
+        """The corrected forecast of other cases; the same object where nothing was changed."""
+        check_is_fitted(self, "steps_")
+        current: Forecast = (
+            forecast if isinstance(forecast, torch.distributions.Distribution) else as_ensemble(forecast)
+        )
+        targets = current.n_targets if isinstance(current, Ensemble) else current.event_shape[-1:].numel()
+        if targets != self.n_targets_:
+            raise ValueError(
+                f"the forecast is for {targets} targets, but the Recalibrator was fitted on {self.n_targets_}; "
+                "give it a forecast of the same targets"
+            )
+        require_parameters(current)
+        with torch.no_grad():
+            for step in self.steps_:
+                current = step.transform(current)
+        return current
+
+    @property
+    def changed_(self) -> bool:
+        """Whether any step changes a forecast."""
+        check_is_fitted(self, "steps_")
+        return any(step.changed for step in self.steps_)
+
+    @property
+    def densities_(self) -> dict[str, PITDensities]:
+        """Densities of the old PITs by pre-rank, of the last tilt; empty without one."""
+        check_is_fitted(self, "steps_")
+        tilts = [step for step in self.steps_ if isinstance(step, FittedTilt)]
+        if not tilts:
+            return {}
+        first, found = 0, {}
+        for name, count in tilts[-1].groups:
+            rows = slice(first, first + count)
+            found[name] = PITDensities(
+                *(part[rows].cpu().numpy() for part in (tilts[-1].observed, tilts[-1].corrected))
+            )
+            first += count
+        return found
+
+    def summary(self) -> str:
+        """What was changed, step by step, in words."""
+        check_is_fitted(self, "steps_")
+        head = f"Fitted on {counted(self.n_cases_, 'case')}, {counted(self.n_targets_, 'target')}."
+        verdict = "" if self.changed_ else " Nothing was changed."
+        return "\n".join([head + verdict, *(step.summary() for step in self.steps_)])
+
+    def save(self, path: Path | str) -> None:
+        """Write what was learnt to one file, safetensors with JSON in its header."""
+        check_is_fitted(self, "steps_")
+        about = {"n_cases": self.n_cases_, "n_targets": self.n_targets_, "n_folds": self.n_folds, "seed": self.seed}
+        write(path, self.steps_, about)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """What `save` wrote: it transforms as before. `steps` and `preranks`, which are for fitting, are the defaults."""
+        steps, about = read(path)
+        result = cls(n_folds=about["n_folds"], seed=about["seed"])
+        result.steps_ = steps
+        result.n_cases_, result.n_targets_ = about["n_cases"], about["n_targets"]
+        return result
+
+
+def _prepared(y: Any, forecast: Any) -> tuple[Tensor, Forecast]:
+    inputs = observations_and_forecast(y, forecast)
+    y, forecast = inputs.y, inputs.forecast
+    batch = forecast.members.shape[:-2] if isinstance(forecast, Ensemble) else forecast.batch_shape
+    if y.ndim != 2 or len(batch) > 1:
+        raise ValueError(
+            f"y has shape {tuple(y.shape)} and the forecast batch shape {tuple(batch)}; a Recalibrator takes one model, "
+            "y (cases, targets)"
+        )
+    require_fitting(y, forecast)
+    require_observations(y)
+    require_parameters(forecast)
+    if isinstance(forecast, Ensemble):
+        require_members(forecast)
+    return y, forecast
+
+
+def _listed_steps(steps: Any, forecast: Forecast) -> list[Step]:
+    if steps is None:
+        return [Dressing() if isinstance(forecast, Ensemble) else Affine(), Tilt()]
+    listed = [steps] if hasattr(steps, "fit") or not isinstance(steps, Sequence) else list(steps)
+    for step in listed:
+        if isinstance(step, type) or not hasattr(step, "fit"):
+            raise TypeError(f"steps: {described(step)} is no step; pass values such as (Affine(), Tilt())")
+    if not listed:
+        raise ValueError("steps=(): nothing would be learnt; pass at least one, such as (Affine(), Tilt())")
+    return listed
+
+
+def _case_weights(values: Any, y: Tensor) -> Tensor:
+    if values is None:
+        return torch.ones(len(y), dtype=torch.float64, device=y.device)
+    weights = as_tensor(values, "case_weights").double().to(y.device)
+    if weights.shape != (len(y),):
+        raise ValueError(f"case_weights has shape {tuple(weights.shape)}; one number per case is ({len(y)},)")
+    bad = ~weights.isfinite() | (weights < 0)
+    if bool(bad.any()) or not bool(weights.sum() > 0):
+        raise ValueError(
+            f"{int(bad.sum())} of {len(weights)} case_weights are negative, NaN or infinite, and they sum to "
+            f"{float(weights.sum()):g}; a weight is a finite number of zero or more, and one must be positive"
+        )
+    return weights / weights.mean()

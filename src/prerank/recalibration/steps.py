@@ -1,0 +1,86 @@
+"""What a step of a recalibration is: a value that learns on held-out cases, and what it becomes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, MultivariateNormal
+
+from prerank.calibration import PreRank
+from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.recalibration.folds import Folds, mean_and_error
+
+FOR_MOMENTS = 1000  # draws of a distribution that does not know its mean or variance
+
+
+class HeldOut(NamedTuple):
+    """Observations (N, D) that the forecast was not fitted on, weights (N,) with mean one, folds, pre-ranks and a seed."""
+
+    y: Tensor
+    weights: Tensor
+    folds: Folds
+    preranks: Sequence[PreRank]
+    seed: int
+
+    def gain(self, values: Tensor) -> tuple[float, float]:
+        """Weighted mean and standard error of a value per case."""
+        return mean_and_error(values, self.weights, self.folds.block)
+
+
+class Fitted(Protocol):
+    """A step that has learnt: it transforms forecasts and says what it does. A frozen dataclass, so that it can be saved."""
+
+    @property
+    def changed(self) -> bool: ...
+
+    def transform(self, forecast: Forecast) -> Forecast: ...
+
+    def summary(self) -> str: ...
+
+
+class Step(Protocol):
+    """A value with options that learns from a forecast of held-out cases."""
+
+    def fit(self, forecast: Forecast, held_out: HeldOut) -> Fitted: ...
+
+
+def as_mixture(forecast: Forecast) -> Forecast:
+    """A multivariate normal as the mixture of one component that it is; anything else as it is."""
+    if isinstance(forecast, MultivariateNormal):
+        one = forecast.loc.new_zeros(*forecast.batch_shape, 1)
+        return GaussianMixture(one, forecast.loc[..., None, :], forecast.scale_tril[..., None, :, :])
+    return forecast
+
+
+def moments(forecast: Forecast, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean (N, D), variance (N, D) and number of points (N, 1) that they come from, of any forecast.
+
+    The variance is without bias, as if the points were independent draws. A distribution that does not know its moments, or
+    has none, is drawn from.
+    """
+    if isinstance(forecast, Distribution):
+        try:
+            mean, variance = forecast.mean, forecast.variance
+            if bool(mean.isfinite().all()) and bool(variance.isfinite().all()):
+                return mean, variance, torch.full_like(mean[..., :1], torch.inf)
+        except (NotImplementedError, AttributeError):
+            pass
+        forecast = equally_weighted_draws(forecast, FOR_MOMENTS, seed, "moments for recalibration")
+    share, mean, size = forecast.probabilities[..., None], forecast.mean, forecast.effective_size[..., None]
+    biased = (share * (forecast.members - mean[..., None, :]).square()).sum(-2)
+    return mean, biased * size / (size - 1).clamp_min(1e-9), size
+
+
+def require_spread(forecast: Ensemble, who: str) -> None:
+    """Refuse an ensemble that has no spread to work with."""
+    if forecast.n_members < 2:
+        raise ValueError(
+            f"{who} needs at least 2 members per case to know the spread, got 1; pass an ensemble of several"
+        )
+    flat = (forecast.members == forecast.members[..., :1, :]).all((0, 1))
+    if bool(flat.any()):
+        d = int(flat.nonzero()[0])
+        raise ValueError(
+            f"all members of target {d + 1} agree in every case, so {who} has no spread to change; drop it"
+        )

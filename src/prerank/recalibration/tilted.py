@@ -1,0 +1,165 @@
+"""The corrected forecast: a distribution with a density that is multiplied by a function of its own PITs."""
+
+import math
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+
+from prerank.forecast import Ensemble, equally_weighted_draws
+from prerank.randomness import case_keys, uniform
+from prerank.recalibration.basis import log_tilt
+from prerank.recalibration.oldpits import OldPITs, select, some_cases
+from prerank.wording import shape_in_words
+
+POOL_PER_DRAW = 2
+
+
+class Moments(NamedTuple):
+    """What a pool of draws says of every case: log normaliser and its error (N,), mean, covariance, effective size."""
+
+    log_normaliser: Tensor
+    log_normaliser_error: Tensor
+    mean: Tensor
+    covariance: Tensor
+    effective_size: Tensor
+
+
+class Tilted(Distribution):
+    r"""$f^*(y \mid x) \propto f(y \mid x) \exp \sum_{kj} \theta_{jk} b_j(Z_k(y; x))$ with f = `base` and PITs Z under f.
+
+    Draws are equally weighted: resampled from `pool` draws of the base, or two for every draw that is asked for if that is
+    more, by their weights. `effective_size` (N,) is how many independent draws such a pool is worth. The normaliser,
+    mean and covariance are averages over a pool; `log_normaliser_error` (N,) is the standard error of the log density that
+    comes of it, and where the effective size is small the log density is optimistic. Draws through
+    `prerank.forecast.equally_weighted_draws` depend on (seed, stream, case) alone if those of the base do.
+    """
+
+    arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - torch's protocol
+    has_rsample = False
+
+    def __init__(
+        self, base: Distribution, pits: OldPITs, theta: Tensor, pool: int = 2000, case_ids: Tensor | None = None
+    ) -> None:
+        self.base, self.pits, self.theta, self.pool = base, pits, theta, pool
+        self.case_ids = torch.arange(base.batch_shape[-1]) if case_ids is None else case_ids
+        super().__init__(base.batch_shape, base.event_shape, validate_args=False)
+
+    def __repr__(self) -> str:
+        sizes = shape_in_words((), case=self.batch_shape[-1], target=self.event_shape[-1])
+        return f"Tilted({type(self.base).__name__}, {sizes})"
+
+    @property
+    def support(self) -> Any:
+        return self.base.support
+
+    def select(self, cases: Tensor | slice) -> "Tilted":
+        """The same forecast for some of its cases."""
+        if not hasattr(self.base, "select"):
+            raise TypeError(f"a Tilted {type(self.base).__name__} cannot be cut into cases; cut it before it is tilted")
+        ids = self.case_ids[cases.cpu() if isinstance(cases, Tensor) else cases]
+        return Tilted(select(self.base, cases), self.pits, self.theta, self.pool, ids)
+
+    def log_weights(self, points: Tensor) -> Tensor:
+        """The exponent of the tilt at points (N, P, D): (N, P)."""
+        result = points.new_empty(points.shape[:-1])
+        for cases in self._chunks(points.shape[-2], points.device):
+            old = self.pits(select(self.base, cases), points[cases], self.case_ids[cases].to(points.device))
+            result[cases] = log_tilt(old, self.theta)
+        return result
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log density of `value` (*sample, N, D), with a normaliser from a pool of draws."""
+        if value.shape[-2:] != (*self.batch_shape, *self.event_shape):
+            raise ValueError(
+                f"value has shape {tuple(value.shape)}, but the forecast is for {self.batch_shape[-1]} cases and "
+                f"{self.event_shape[-1]} targets"
+            )
+        points = value.reshape(-1, *value.shape[-2:]).movedim(0, -2)
+        with torch.no_grad():
+            tilt = self.log_weights(points).movedim(-1, 0).reshape(value.shape[:-1])
+            return self.base.log_prob(value) + tilt - self._moments.log_normaliser
+
+    @property
+    def log_normaliser_error(self) -> Tensor:
+        """Standard error (N,) of the log density, from the draws of its normaliser."""
+        return self._moments.log_normaliser_error
+
+    @property
+    def effective_size(self) -> Tensor:
+        """Kish's effective size (N,) of a pool of `pool` draws."""
+        return self._moments.effective_size
+
+    @property
+    def mean(self) -> Tensor:
+        return self._moments.mean
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        return self._moments.covariance
+
+    @property
+    def variance(self) -> Tensor:
+        return self._moments.covariance.diagonal(dim1=-2, dim2=-1)
+
+    def ensemble(
+        self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
+    ) -> Ensemble:
+        """Equally weighted draws (N, M, D), resampled from a pool."""
+        ids = self.case_ids if case_ids is None else case_ids.cpu()
+        parts = []
+        for cases in self._chunks(max(self.pool, POOL_PER_DRAW * n_draws), None):
+            members, share = self._pooled(cases, max(self.pool, POOL_PER_DRAW * n_draws), seed, stream, ids)
+            keys = case_keys(seed, ids[cases].to(members.device), "resampling", stream)
+            parts.append(resampled(members, share, uniform(keys, (n_draws,))))
+        return Ensemble(torch.cat(parts))
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Equally weighted draws from torch's global generator, sample axes first, as torch has it."""
+        sample_shape = torch.Size(sample_shape)
+        seed = int(torch.randint(1 << 62, ()))
+        drawn = self.ensemble(math.prod(sample_shape), seed, "sample").members
+        return drawn.movedim(-2, 0).reshape(*sample_shape, *self.batch_shape, *self.event_shape)
+
+    def _chunks(self, n_points: int, device: torch.device | None) -> list[slice]:
+        widest = max(self.theta.shape[-1], 8) * n_points
+        return some_cases(self.base, widest, device or self.theta.device)
+
+    def _pooled(self, cases: slice, n_points: int, seed: int, stream: str, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """A pool (n, P, D) of draws of the base, and shares (n, P) by the tilt."""
+        base = select(self.base, cases)
+        # PITs are learnt under the forecast's own identifiers, whatever names the draws are asked for by
+        members = equally_weighted_draws(base, n_points, seed, f"pool for {stream}", ids[cases]).members
+        old = self.pits(base, members, self.case_ids[cases].to(members.device))
+        return members, torch.softmax(log_tilt(old, self.theta), -1)
+
+    @cached_property
+    def _moments(self) -> Moments:
+        parts = []
+        for cases in self._chunks(self.pool, None):
+            base = select(self.base, cases)
+            ids = self.case_ids[cases]
+            points = equally_weighted_draws(base, self.pool, self.pits.seed, "pool for the normaliser", ids).members
+            exponent = log_tilt(self.pits(base, points, ids.to(points.device)), self.theta)
+            share = torch.softmax(exponent, -1)
+            squares = share.square().sum(-1)
+            mean = (share[..., None] * points).sum(-2)
+            centred = points - mean[..., None, :]
+            parts.append(
+                Moments(
+                    torch.logsumexp(exponent, -1) - math.log(self.pool),
+                    (squares - 1 / self.pool).clamp_min(0.0).sqrt(),
+                    mean,
+                    (share[..., None] * centred).mT @ centred,
+                    1 / squares,
+                )
+            )
+        return Moments(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def resampled(members: Tensor, share: Tensor, u: Tensor) -> Tensor:
+    """Members (n, P, D) picked by shares (n, P) where uniform numbers (n, M) fall: (n, M, D)."""
+    pick = torch.searchsorted(share.double().cumsum(-1), u).clamp_max(share.shape[-1] - 1)
+    return members.gather(-2, pick[..., None].expand(*pick.shape, members.shape[-1]))
