@@ -8,6 +8,7 @@ import torch
 from scipy.stats import binom
 
 from prerank import (
+    Contrast,
     Ensemble,
     GaussianMixture,
     Location,
