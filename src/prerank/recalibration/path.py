@@ -43,18 +43,17 @@ def ridge_path(pits: Tensor, weights: Tensor, folds: Folds, ridges: tuple[float,
     theta = torch.zeros(len(used), degree, pits.shape[-1], dtype=torch.float64, device=pits.device)
     nothing = torch.log(torch.tensor(float(pits.shape[1]), dtype=torch.float64, device=pits.device))
     back, candidates = order.argsort(), []
-    best: Tensor | None = None
+    best = torch.zeros(len(order), dtype=torch.float64, device=pits.device)  # no change
     for ridge in sorted(ridges, reverse=True):
         theta, value = solve(points, used, within, ridge, theta)
         gain = (value[1:].gather(0, fold[None])[0] + nothing)[back]
         candidates.append(Candidate(ridge, theta[0], theta[1:], gain))
         if float((weights[back] * gain).sum()) > _SATURATED * float(nothing * weights.sum()):
             break
-        if best is not None:
-            loss, error = mean_and_error(best - gain, weights[back], folds.block)
-            if loss > error:
-                break
-        if best is None or bool((weights[back] * (gain - best)).sum() > 0):
+        loss, error = mean_and_error(best - gain, weights[back], folds.block)
+        if loss > error:
+            break
+        if loss < 0:
             best = gain
     return Path(candidates, most_cautious([item.gain for item in candidates], weights[back], folds.block))
 
