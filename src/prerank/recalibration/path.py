@@ -11,6 +11,7 @@ from prerank.recalibration.likelihood import Points
 _PASSES = 40
 _CLOSE = 1e-6  # nats per case: half the Newton decrement at which a fit counts as done
 _REFRESH = 4  # passes with one Hessian
+_SATURATED = 0.9  # of the largest gain that there can be: observations are told from all draws, and ridges are alike
 
 
 class Candidate(NamedTuple):
@@ -30,7 +31,10 @@ class Path(NamedTuple):
 
 
 def ridge_path(pits: Tensor, weights: Tensor, folds: Folds, ridges: tuple[float, ...], degree: int) -> Path:
-    """Fit along ridges until cross-validation says that weaker ones are worse; PITs (N, M + 1, K), observation first."""
+    """Fit along ridges until weaker ones are worse by cross-validation, or the likelihood is saturated.
+
+    PITs are (N, M + 1, K), the observation first.
+    """
     order = folds.fold.argsort(stable=True)  # folds one after another, so that each has a Hessian of its own
     points, weights, fold = Points(pits[order], degree), weights[order].double(), folds.fold[order]
     ends = torch.bincount(fold, minlength=folds.n_folds).cumsum(0).tolist()
@@ -39,16 +43,17 @@ def ridge_path(pits: Tensor, weights: Tensor, folds: Folds, ridges: tuple[float,
     theta = torch.zeros(len(used), degree, pits.shape[-1], dtype=torch.float64, device=pits.device)
     nothing = torch.log(torch.tensor(float(pits.shape[1]), dtype=torch.float64, device=pits.device))
     back, candidates = order.argsort(), []
-    best: Tensor | None = None
+    best = torch.zeros(len(order), dtype=torch.float64, device=pits.device)  # no change
     for ridge in sorted(ridges, reverse=True):
         theta, value = solve(points, used, within, ridge, theta)
         gain = (value[1:].gather(0, fold[None])[0] + nothing)[back]
         candidates.append(Candidate(ridge, theta[0], theta[1:], gain))
-        if best is not None:
-            loss, error = mean_and_error(best - gain, weights[back], folds.block)
-            if loss > error:
-                break
-        if best is None or bool((weights[back] * (gain - best)).sum() > 0):
+        if float((weights[back] * gain).sum()) > _SATURATED * float(nothing * weights.sum()):
+            break
+        loss, error = mean_and_error(best - gain, weights[back], folds.block)
+        if loss > error:
+            break
+        if loss < 0:
             best = gain
     return Path(candidates, most_cautious([item.gain for item in candidates], weights[back], folds.block))
 

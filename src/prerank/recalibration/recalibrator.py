@@ -58,7 +58,7 @@ class Recalibrator(BaseEstimator):
     ...     return GaussianMixture(torch.zeros(n, 1), torch.zeros(n, 1, 2), torch.eye(2).expand(n, 1, 2, 2))
     >>> y = 1 + forecast(300).ensemble(1).members[:, 0]
     >>> recalibrator = Recalibrator(steps=[Affine()]).fit(forecast(300), y)
-    >>> recalibrator.transform(forecast(5)).mean.round(decimals=1)[0]
+    >>> recalibrator.transform(forecast(5)).mean[0].round()
     tensor([1., 1.])
     """
 

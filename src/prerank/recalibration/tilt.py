@@ -39,7 +39,7 @@ class Tilt:
     n_reference: int = 500
     pool: int = 2000
     ridges: tuple[float, ...] = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
-    least_effective_share: float = 0.01
+    least_effective_share: float = 0.02
 
     def __post_init__(self) -> None:
         for name in ("degree", "n_draws", "n_reference", "pool"):
