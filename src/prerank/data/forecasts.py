@@ -86,4 +86,4 @@ def _kind(path: Path) -> str:
 
 
 def _table(path: Path) -> pd.DataFrame:
-    return format_of(path).read(path).to_pandas()
+    return format_of(path).read(path).to_pandas(date_as_object=False)  # so that a day is one in every format

@@ -1,5 +1,6 @@
 """Forecasts and observations as variables of NetCDF files, through xarray, matched by the labels of their dimensions."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -72,13 +73,23 @@ def _dataset(path: Path) -> Any:
     if not path.is_file():
         raise DataError(f"{path} cannot be read: no such file")
     try:
-        with xarray.open_dataset(path) as dataset:
+        with path.open("rb") as file:
+            classic = file.read(4) in (b"CDF\1", b"CDF\2")
+        # SciPy reads the classic format; from memory, since it would keep a damaged file mapped
+        source = (
+            {"filename_or_obj": io.BytesIO(path.read_bytes()), "engine": "scipy"}
+            if classic
+            else {"filename_or_obj": path}
+        )
+        with xarray.open_dataset(**source) as dataset:
             return dataset.load()
     except Exception as error:  # a damaged file makes its parser fail in any way
         text = str(error).strip().partition("\n")[0]
         if "xarray's IO backends" in text or "no match" in text:
-            text = "xarray finds no reader for it; it may be damaged, or netCDF4 is not installed"
-        raise DataError(f"{path} cannot be read as NetCDF: {text or type(error).__name__}") from error
+            text = "xarray finds no reader for it (NetCDF 4 needs the package netCDF4 or h5netcdf)"
+        raise DataError(
+            f"{path} cannot be read as NetCDF, it may be damaged: {text or type(error).__name__}"
+        ) from error
 
 
 def _variable(dataset: Any, name: str | None, path: Path, members: Sequence[str], with_members: bool) -> Any:
