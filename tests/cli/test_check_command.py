@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from prerank import HDR, Location, check
+from prerank.calibration import holm
 from prerank.cli.main import app
 
 N_CASES, N_MEMBERS = 60, 9
@@ -248,3 +249,40 @@ def test_names_from_a_file_are_shown_as_they_are(arrays, tmp_path):
     shown = invoke(*files, "--prerank", "marginal")
     assert shown.exit_code == 0, shown.output
     assert f"{names[0]} to {names[2]}: under-dispersed" in " ".join(shown.stdout.split())
+
+
+def test_groups_are_checked_one_by_one_and_adjusted_together(arrays, tmp_path):
+    y, members = arrays
+    widened = members.copy()
+    north = np.arange(N_CASES) < N_CASES // 2
+    widened[north] *= 1 / 0.3  # the truth in the north, too narrow in the south
+    place = np.where(north, "north", "south")
+    np.savez(tmp_path / "f.npz", members=widened, observations=y.to_numpy(), targets=TARGETS, place=place)
+    asked = [tmp_path / "f.npz", "--by", "place", "--prerank", "HDR"]
+    found = json.loads(invoke(*asked, "--json").stdout)
+    own = [check(y[rows], widened[rows], HDR(), axes=("case", "member", "target")).p_value for rows in (north, ~north)]
+    assert [row["group"] for row in found["groups"]] == ["north", "south"]
+    assert [row["p_value"] for row in found["groups"]] == own
+    assert [row["adjusted_p_value"] for row in found["groups"]] == holm(own).tolist()
+    assert [row["cases"] for row in found["groups"]] == [30, 30]
+    assert found["p_value"] == min(holm(own).tolist())
+    shown = invoke(*asked, "--fail")
+    assert shown.exit_code == 1
+    assert "south" in shown.stdout.splitlines()[-1]
+
+
+def test_groups_that_cannot_be_checked_get_one_line(arrays, tmp_path):
+    y, members = arrays
+    each = np.arange(N_CASES)
+    np.savez(tmp_path / "f.npz", members=members, observations=y.to_numpy(), each=each, gone=np.where(each < 2, 1, 2))
+    hopeless = invoke(tmp_path / "f.npz", "--by", "each")
+    assert_one_line(hopeless, "60 groups with 999 replicates", "--replicates 1199")
+    assert_one_line(invoke(tmp_path / "f.npz", "--by", "gone", "--plot", tmp_path / "a.png"), "leave out --by")
+    unnamed = np.where(each < 2, np.nan, 1.0)
+    np.savez(tmp_path / "g.npz", members=members, observations=y.to_numpy(), gone=unnamed)
+    assert_one_line(invoke(tmp_path / "g.npz", "--by", "gone"), "2 of 60 cases have no 'gone'")
+    assert_one_line(invoke(tmp_path / "g.npz", "--block", "gone"), "2 missing labels")
+    empty = y.to_numpy().copy()
+    empty[:2] = np.nan
+    np.savez(tmp_path / "f.npz", members=members, observations=empty, gone=np.where(each < 2, 1, 2))
+    assert_one_line(invoke(tmp_path / "f.npz", "--by", "gone"), "group 1: ")

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from prerank.calibration import PreRank
-    from prerank.diagnosis import Check
+    from prerank.data import Matched
+    from prerank.diagnosis import Check, GroupedCheck
 
 
 def check(
@@ -47,10 +50,14 @@ def check(
     block: Annotated[
         str | None, typer.Option(help="Column that says which cases depend on each other, such as a date.")
     ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Column of groups that are checked one by one, such as a place.")
+    ] = None,
     prerank: Annotated[
         list[str] | None, typer.Option(help="Pre-rank to look at; repeatable.", show_default="the paper's")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    replicates: Annotated[int, typer.Option(min=19, help="Replicates of the tests.")] = 999,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw rank histograms and reliability diagrams: PNG, SVG or PDF."),
@@ -70,24 +77,33 @@ def check(
 
     prerank check forecasts.npz --json --fail   (status 1 if miscalibrated)
     """
-    from prerank.data import Naming, read_forecasts  # torch and pandas load slowly
+    from prerank.cli.document import as_document  # torch and pandas load slowly
+    from prerank.data import Naming, read_forecasts
     from prerank.diagnosis import check as check_arrays
 
-    keep = () if block is None else (block,)
+    if by is not None and plot is not None:
+        raise ValueError("--plot draws a single check; leave out --by")
+    keep = tuple(dict.fromkeys(name for name in (block, by) if name is not None))
     order = None if axes is None else tuple(name.strip() for name in axes.split(","))
     naming = Naming(tuple(case or ()), member, tuple(target or ()), value, observation, order, keep)
     found = read_forecasts(forecasts, observations, naming)
-    result = check_arrays(
-        found.y,
-        found.members,
-        _preranks(prerank, found.y.shape[1]),
-        axes=("case", "member", "target"),
-        blocks=None if block is None else found.columns[block].to_numpy(),
-        seed=seed,
-    )
+    preranks = _preranks(prerank, found.y.shape[1])
+
+    def check_rows(rows: Any) -> "Check":
+        return check_arrays(
+            found.y[rows],
+            found.members[rows],
+            preranks,
+            axes=("case", "member", "target"),
+            blocks=None if block is None else found.columns[block].to_numpy()[rows],
+            n_replicates=replicates,
+            seed=seed,
+        )
+
+    result = check_rows(slice(None)) if by is None else _groups(found, by, replicates, check_rows)
     if plot is not None:
-        result.plot(plot)
-    typer.echo(_json(result, seed) if as_json else str(result))
+        result.plot(plot)  # type: ignore[union-attr]
+    typer.echo(as_document(result, seed) if as_json else str(result))
     if fail and result.calibrated is False:
         raise typer.Exit(1)
 
@@ -105,37 +121,24 @@ def _preranks(names: list[str] | None, n_targets: int) -> "list[PreRank] | None"
     return [known[name] for name in dict.fromkeys(name.lower() for name in names)]
 
 
-def _json(result: "Check", seed: int) -> str:
-    """The result as JSON: what is not a number is null."""
-    import json
+def _groups(found: "Matched", by: str, replicates: int, check_rows: "Callable[[Any], Check]") -> "GroupedCheck":
+    """The check of every group of cases, together."""
+    import pandas as pd
 
-    document = {
-        "verdict": result.verdict,
-        "calibrated": result.calibrated,
-        "p_value": result.p_value,
-        "attainable_p_value": result.attainable,
-        "cases": result.n_cases,
-        "blocks": result.n_blocks,
-        "replicates": result.n_replicates,
-        "seed": seed,
-        "notes": list(result.notes),
-        "preranks": _records(result.table),
-        "projections": _records(result.projections),
-    }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    from prerank.diagnosis import grouped
 
-
-def _records(table: Any) -> list[dict[str, Any]]:
-    """A row of a table as a mapping, with keys such as adjusted_p_value."""
-    records = table.reset_index().to_dict("records")
-    return [
-        {
-            key.lower().replace("pre-rank", "prerank").replace(" ", "_").replace("-", "_"): _finite(item)
-            for key, item in row.items()
-        }
-        for row in records
-    ]
-
-
-def _finite(item: Any) -> Any:
-    return None if isinstance(item, float) and item != item else item
+    codes, labels = pd.factorize(found.columns[by], sort=True)
+    if (codes < 0).any():
+        raise ValueError(f"{int((codes < 0).sum()):,} of {len(codes):,} cases have no {by!r}; every case needs a group")
+    if len(labels) > 0.05 * (replicates + 1):
+        raise ValueError(
+            f"{len(labels):,} groups with {replicates:,} replicates could never have an adjusted p-value of 0.05; "
+            f"take fewer groups, or --replicates {20 * len(labels) - 1}"
+        )
+    checks = {}
+    for number, label in enumerate(labels):
+        try:
+            checks[str(label)] = check_rows(codes == number)
+        except ValueError as error:
+            raise ValueError(f"group {label}: {error}") from None
+    return grouped(checks)
