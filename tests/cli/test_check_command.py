@@ -227,6 +227,27 @@ def test_a_file_that_is_not_there_gets_one_line(name, tmp_path):
     assert_one_line(invoke(tmp_path / name), name)
 
 
+@pytest.mark.parametrize("kind", ["U8", "complex128", "datetime64[s]", "object"])
+def test_arrays_that_hold_no_real_numbers_get_one_line(kind, arrays, tmp_path):
+    np.savez(tmp_path / "f.npz", members=np.zeros((9, 5, 2)).astype(kind), observations=np.zeros((9, 2)))
+    assert_one_line(invoke(tmp_path / "f.npz"))
+
+
+def test_an_array_without_a_name_gets_one_line(tmp_path):
+    with (tmp_path / "f.npz").open("wb") as stream:
+        np.save(stream, np.zeros((9, 5, 2)))
+    assert_one_line(invoke(tmp_path / "f.npz"), "one array without a name")
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal(arrays, tmp_path):
+    y, members = arrays
+    files = csv_two(tmp_path, y.set_axis(["a", "b", "\x1b[31mz\x9b"], axis=1), members)
+    for asked in (files, [*files, "--json"], [tmp_path / "\x1b[31mz\x9b.npz"]):
+        result = invoke(*asked, "--prerank", "marginal")
+        assert not {"\x1b", "\x9b"} & {*result.output}
+        assert "z" in result.output
+
+
 def test_options_that_do_not_fit_get_one_line(arrays, tmp_path):
     npz, tables = npz_one(tmp_path, *arrays), csv_two(tmp_path, *arrays)
     assert_one_line(invoke(*npz, "--prerank", "energy"), "no pre-rank 'energy'", "location")

@@ -104,8 +104,12 @@ def test_a_table_without_what_is_needed_is_refused(forecasts, observations):
         DataError, match="no column 'member', only 'case', 'target', 'value'; say which one is the member"
     ):
         from_long(forecasts.drop(columns="member"), observations)
-    with pytest.raises(DataError, match="the column 'value' of the forecasts holds no numbers"):
-        from_long(forecasts.astype({"value": str}), observations)
+    words = forecasts.astype({"value": object})
+    words.loc[4, "value"] = "calm"
+    with pytest.raises(DataError, match="'value' of the forecasts holds not only numbers but, for instance, 'calm'"):
+        from_long(words, observations)
+    with pytest.raises(DataError, match="the column 'case' holds lists, which are no labels"):
+        from_long(forecasts.assign(case=[[1]] * 12), observations.assign(case=[[1]] * 6))
     forecasts["case"] = forecasts["case"].astype("Int64")
     forecasts.loc[[4, 6], "case"] = pd.NA
     with pytest.raises(DataError, match="2 of 12 rows of the forecasts have no 'case', the first is row 5"):

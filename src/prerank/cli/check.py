@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from prerank.wording import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -103,7 +105,7 @@ def check(
     result = check_rows(slice(None)) if by is None else _groups(found, by, replicates, check_rows)
     if plot is not None:
         result.plot(plot)  # type: ignore[union-attr]
-    typer.echo(as_document(result, seed) if as_json else str(result))
+    typer.echo(as_document(result, seed) if as_json else printable(str(result)))
     if fail and result.calibrated is False:
         raise typer.Exit(1)
 

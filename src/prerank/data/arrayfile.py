@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from prerank.data.errors import DataError
-from prerank.data.longform import Matched
+from prerank.data.longform import Matched, require_real
 
 _ROLES = ("case", "member", "target")
 
@@ -30,7 +30,8 @@ def read_npz(
     """
     own = _arrays(forecasts)
     other = own if observations is None else _arrays(observations)
-    members, y = _array(own, value, forecasts), _array(other, observation, observations or forecasts)
+    members = require_real(_array(own, value, forecasts), f"the array {value!r}")
+    y = require_real(_array(other, observation, observations or forecasts), f"the array {observation!r}")
     if y.ndim == 1 and members.ndim == 2 and axes is None:
         y, members = y[:, None], members[..., None]
     members = _in_order(members, y, axes)
@@ -63,11 +64,10 @@ def _in_order(members: np.ndarray, y: np.ndarray, axes: Sequence[str] | None) ->
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not hasattr(file, "files"):
-                raise DataError(
-                    f"{path} holds a single array without a name; save members and observations with np.savez"
-                )
+        with path.open("rb") as stream:
+            file = np.load(stream, allow_pickle=False)
+            if isinstance(file, np.ndarray):
+                raise DataError(f"{path} holds one array without a name; save members and observations with np.savez")
             return {name: file[name] for name in file.files}
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -132,7 +132,7 @@ def _coded_column(column: pd.Series) -> tuple[np.ndarray, pd.Index]:
     if isinstance(column.dtype, pd.CategoricalDtype) and column.dtype.ordered:
         used = column.cat.remove_unused_categories()
         return used.cat.codes.to_numpy().astype(np.int64), pd.Index(used.cat.categories, name=column.name)
-    codes, found = pd.factorize(_values(column))
+    codes, found = _factorised(column)
     labels = pd.Index(found, name=column.name)
     if pd.api.types.is_numeric_dtype(labels) or pd.api.types.is_datetime64_any_dtype(labels):
         order = np.asarray(labels.argsort())
@@ -141,6 +141,16 @@ def _coded_column(column: pd.Series) -> tuple[np.ndarray, pd.Index]:
     rank = np.empty(len(labels), dtype=np.int64)
     rank[order] = np.arange(len(labels))
     return rank[codes], labels[order]
+
+
+def _factorised(column: pd.Series) -> tuple[np.ndarray, Any]:
+    try:
+        return pd.factorize(_values(column))
+    except TypeError:
+        kind = type(column.iloc[0]).__name__
+        raise DataError(
+            f"the column {column.name!r} holds {kind}s, which are no labels; give numbers, text or dates"
+        ) from None
 
 
 def _sort_key(label: Any) -> tuple[Any, ...]:
@@ -187,14 +197,32 @@ def _refuse_twice(place: np.ndarray, labels: pd.DataFrame, what: str) -> None:
 
 def _filled(place: np.ndarray, values: pd.Series, shape: tuple[int, ...], what: str) -> np.ndarray:
     """An array with the values at their places and NaN elsewhere; single precision stays what it is."""
+    if values.isna().all():
+        return np.full(shape, np.nan)
     if not pd.api.types.is_any_real_numeric_dtype(values.dtype):
+        texts = [value for value in values if isinstance(value, str) and not _is_number(value)]
         raise DataError(
-            f"the column {values.name!r} of the {what} holds no numbers but, for instance, {values.iloc[0]!r}; "
-            "name another column, or mend it"
+            f"the column {values.name!r} of the {what} holds not only numbers but, for instance, "
+            f"{(texts or values.dropna().tolist())[0]!r}; name another column, or mend it"
         )
     kind = np.float32 if str(values.dtype).lower() == "float32" else np.float64
     array = np.full(shape, np.nan, dtype=kind)
     array.reshape(-1)[place] = values.to_numpy(dtype=kind, na_value=np.nan)
+    return array
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def require_real(array: np.ndarray, what: str) -> np.ndarray:
+    """The array, if it holds real numbers; text, dates and complex numbers are refused."""
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{what} has dtype {array.dtype}; give real numbers")
     return array
 
 
@@ -224,7 +252,7 @@ def _per_case(
     if name not in there.columns:
         raise DataError(f"there is no column {name!r}; name one that the forecasts or the observations have")
     places = codes[: len(forecasts)] if there is forecasts else codes[len(forecasts) :]
-    numbers, labels = pd.factorize(_values(there[name]))
+    numbers, labels = _factorised(there[name])
     first = np.empty(len(cases), dtype=np.int64)
     first[places] = numbers
     if (numbers < 0).any() or (first[places] != numbers).any():

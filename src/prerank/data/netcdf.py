@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from prerank.data.errors import DataError
-from prerank.data.longform import Matched
+from prerank.data.longform import Matched, require_real
 
 MEMBER_NAMES = ("member", "realization", "realisation", "number", "ensemble", "ens", "sample", "draw")
 CASE_NAMES = ("case", "time", "date", "valid_time", "init_time", "forecast_reference_time")
@@ -51,8 +51,8 @@ def read_netcdf(
         )
     forecast = _in_order_of(observed, forecast, (*cases, *targets), "the forecast")
     n_cases, n_targets = (int(np.prod([observed.sizes[dim] for dim in dims])) for dims in (cases, targets))
-    y = np.asarray(observed.transpose(*cases, *targets).values)
-    members = np.asarray(forecast.transpose(*cases, along[0], *targets).values)
+    y = require_real(observed.transpose(*cases, *targets).values, f"the variable {observed.name!r}")
+    members = require_real(forecast.transpose(*cases, along[0], *targets).values, f"the variable {forecast.name!r}")
     sizes = [forecast.sizes[dim] for dim in (*cases, along[0], *targets)]
     if sizes[: len(cases)] + sizes[len(cases) + 1 :] != list(y.shape):
         raise DataError(
