@@ -1,6 +1,7 @@
 """`prerank check`: whatever the file, the numbers are those of `check`; what cannot be read gets one line."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from prerank import HDR, Location, check
 from prerank.calibration import holm
 from prerank.cli.main import app
 
+REAL = os.environ.get("PRERANK_REAL")
 N_CASES, N_MEMBERS = 60, 9
 TARGETS = ["h1", "h2", "h10"]
 OTHER_NAMES = ["--case", "day", "--member", "run", "--target", "lead", "--value", "wind", "--observation", "seen"]
@@ -41,11 +43,12 @@ def arrays() -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def long_tables(y: pd.DataFrame, members: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both in long form, rows shuffled, without the rows of the missing member; with a month per case."""
+    """Both in long form, rows shuffled, without the rows of the missing member; with a week per day."""
     grid = pd.MultiIndex.from_product([y.index, range(members.shape[1]), y.columns], names=["case", "member", "target"])
     forecasts = pd.DataFrame({"value": members.ravel()}, index=grid).reset_index().dropna()
     observations = y.rename_axis("case").reset_index().melt("case", var_name="target", value_name="value")
-    forecasts["week"] = (forecasts["case"] - DAYS[0]).dt.days // 2
+    if isinstance(y.index, pd.DatetimeIndex):
+        forecasts["week"] = (forecasts["case"] - DAYS[0]).dt.days // 2
     return forecasts.sample(frac=1, random_state=1), observations.sample(frac=1, random_state=2)
 
 
@@ -254,6 +257,8 @@ def test_options_that_do_not_fit_get_one_line(arrays, tmp_path):
     assert_one_line(invoke(*npz, "--block", "date"), "no array 'date'")
     assert_one_line(invoke(*npz, "--value", "nowhere"), "no array 'nowhere'", "'members'")
     assert_one_line(invoke(*npz, "--case", "time"), "order of their axes")
+    np.savez(tmp_path / "g.npz", members=np.zeros((9, 5, 2)), observations=np.zeros((9, 2)), targets=["a", "b", "c"])
+    assert_one_line(invoke(tmp_path / "g.npz"), "'targets' has shape (3,)", "(2,)")
     assert_one_line(invoke(*npz, "--axes", "member,case"), "member,case")
     assert_one_line(invoke(*tables, "--axes", "member,case,target"), "axes are for arrays")
     assert_one_line(invoke(*tables, "--member", "run"), "no column 'run'", "'member'")
@@ -307,3 +312,24 @@ def test_groups_that_cannot_be_checked_get_one_line(arrays, tmp_path):
     empty[:2] = np.nan
     np.savez(tmp_path / "f.npz", members=members, observations=empty, gone=np.where(each < 2, 1, 2))
     assert_one_line(invoke(tmp_path / "f.npz", "--by", "gone"), "group 1: ")
+
+
+@pytest.mark.skipif(not REAL or not (Path(REAL) / "uw_temperature.npz").exists(), reason="PRERANK_REAL is not set")
+def test_the_real_ensemble_gives_the_same_output_in_every_format(tmp_path):
+    with np.load(Path(str(REAL)) / "uw_temperature.npz") as file:
+        y, members, date = file["obs"], file["ensemble"], file["case_date"]
+    places = [f"s{k + 1}" for k in range(y.shape[1])]
+    np.savez(tmp_path / "f.npz", members=members, observations=y, targets=places, date=date)
+    forecasts, observations = long_tables(pd.DataFrame(y, columns=places), members)
+    forecasts = forecasts.assign(date=date[forecasts["case"]])
+    forecasts.to_csv(tmp_path / "f.csv", index=False)
+    observations.to_csv(tmp_path / "o.csv", index=False)
+    forecasts.to_parquet(tmp_path / "f.parquet")
+    observations.to_parquet(tmp_path / "o.parquet")
+    asked = ["--block", "date", "--prerank", "location", "--prerank", "HDR", "--json"]
+    printed = {
+        invoke(*(tmp_path / name for name in names), *asked).stdout
+        for names in (["f.npz"], ["f.csv", "o.csv"], ["f.parquet", "o.parquet"])
+    }
+    assert len(printed) == 1
+    assert json.loads(printed.pop())["blocks"] == 52

@@ -36,7 +36,9 @@ def read_npz(
         y, members = y[:, None], members[..., None]
     members = _in_order(members, y, axes)
     names = own.get("targets")
-    targets = None if names is None or names.shape != y.shape[1:] else pd.Index(names)
+    if names is not None and names.shape != y.shape[1:]:
+        raise DataError(f"the array 'targets' has shape {names.shape}; one name per target is {y.shape[1:]}")
+    targets = None if names is None else pd.Index(names)
     found = [(name, _array(own if name in own else other, name, forecasts)) for name in keep]
     for name, labels in found:
         if labels.shape != (len(y),):
