@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         reliability_band,
         reliability_curve,
     )
+    from prerank.data import from_long
     from prerank.diagnosis import Check, check, check_pits
     from prerank.estimator import MixtureRegressor
     from prerank.forecast import Ensemble, GaussianMixture, as_ensemble
@@ -64,6 +65,7 @@ _HOMES = {
     "corrected_pce": "calibration",
     "crps": "scores",
     "energy_score": "scores",
+    "from_long": "data",
     "nll": "scores",
     "paper_preranks": "calibration",
     "pce": "calibration",

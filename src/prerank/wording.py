@@ -1,4 +1,4 @@
-"""Counts in words, for messages and reprs."""
+"""Counts in words, for messages and reprs; text from elsewhere made harmless to a terminal."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -19,3 +19,12 @@ def shape_in_words(lead: tuple[int, ...], **axes: int) -> str:
     *outer, last = lead or (None,)
     models = [] if last is None else ["".join(f"{size:,} × " for size in outer) + counted(last, "model")]
     return ", ".join(models + [counted(size, noun.replace("_", " ")) for noun, size in axes.items()])
+
+
+def printable(text: str) -> str:
+    r"""A text with its control characters spelt out, apart from line ends: a name from a file must not move the cursor.
+
+    >>> print(printable("\x1b[31mred\n"), end="")
+    \x1b[31mred
+    """
+    return "".join(sign if sign.isprintable() or sign == "\n" else ascii(sign)[1:-1] for sign in text)

@@ -15,7 +15,7 @@ LIGHT = [
     ["--help"],
     ["--version"],
     [],
-    *([name, "--help"] for name in ("benchmark", "demo", "datasets", "report", "simulate")),
+    *([name, "--help"] for name in ("benchmark", "check", "demo", "datasets", "report", "simulate")),
     ["datasets", "fetch", "--help"],
     ["datasets", "show", "--help"],
     ["benchmark", "--datasets", ""],

@@ -1,4 +1,4 @@
-"""Every command that a page tells its reader to type is run from an empty folder, or listed here with a reason."""
+"""Every command that a page tells its reader to type is run from a fresh folder, or listed here with a reason."""
 
 import re
 import shlex
@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -51,11 +53,19 @@ AS_IT_STANDS = {
     "prerank --help": "",
     "prerank --version": "",
     "prerank datasets": "",
+    "prerank check forecasts.csv observations.csv": "",
+    "prerank check forecasts.csv observations.csv --prerank location --prerank HDR": "",
     "prerank simulate marginal": "prerank-simulations/marginal.png",
 }
 """Commands that are run as they stand, and what each must leave in its folder."""
 
 OTHERWISE = {
+    "prerank check": How("prerank check --help", "the name of a command"),
+    "prerank check FORECASTS": How("prerank check --help", "a place holder"),
+    "prerank check FORECASTS --json": How("prerank check forecasts.csv observations.csv --json", "a place holder"),
+    "prerank check forecasts.csv observations.csv --json --fail": How(
+        "prerank check forecasts.csv observations.csv --json", "its status is 1, as it should be"
+    ),
     "prerank demo": How("prerank demo --rows 200 --fresh 200", "3,000 rows", "prerank-demo/demonstration.png"),
     "prerank COMMAND --help": How("prerank simulate --help", "a place holder"),
     "prerank simulate": How("prerank simulate --help", "the name of a command"),
@@ -98,6 +108,19 @@ OTHERWISE = {
     "python benchmarks/simulations.py": How(None, "takes minutes"),
     "python docs/_build/architecture.py": How(None, "writes into the documentation; see test_architecture.py"),
 }
+
+
+def at_hand(folder: Path) -> None:
+    """The files that a reader has: those that the guide on `check` writes."""
+    rng = np.random.default_rng(3)
+    signal = rng.normal(size=(400, 1))
+    y = signal + rng.normal(size=(400, 3))
+    members = signal[:, None] + 0.7 * rng.normal(size=(400, 25, 3))
+    days, stations = pd.date_range("2024-01-01", periods=400), ["Oslo", "Bergen", "Voss"]
+    labels = pd.MultiIndex.from_product([days, range(25), stations], names=["case", "member", "target"])
+    pd.DataFrame({"value": members.ravel()}, labels).to_csv(folder / "forecasts.csv")
+    seen = pd.MultiIndex.from_product([days, stations], names=["case", "target"])
+    pd.DataFrame({"value": y.ravel()}, seen).to_csv(folder / "observations.csv")
 
 
 class Command(NamedTuple):
@@ -212,7 +235,7 @@ def test_the_lists_name_only_commands_that_a_page_has():
 
 @pytest.fixture(scope="module")
 def after(tmp_path_factory) -> Callable[[tuple[How, ...]], tuple[Path, str]]:
-    """The folder and the last output after commands that are run one after the other from an empty folder.
+    """The folder and the last output after commands that are run one after the other from a folder with what is at hand.
 
     What several pages begin with is run once.
     """
@@ -221,6 +244,7 @@ def after(tmp_path_factory) -> Callable[[tuple[How, ...]], tuple[Path, str]]:
     def state(done: tuple[How, ...]) -> tuple[Path, str]:
         folder = tmp_path_factory.mktemp("reader")
         if not done:
+            at_hand(folder)
             return folder, ""
         shutil.copytree(state(done[:-1])[0], folder, dirs_exist_ok=True)
         return folder, run(done[-1], folder, tmp_path_factory.mktemp("cache"))
@@ -246,7 +270,7 @@ def run(known: How, folder: Path, empty: Path) -> str:
 
 
 @pytest.mark.parametrize("page", RUN, ids=named)
-def test_commands_run_in_order_from_an_empty_folder(page, after, assert_same_text):
+def test_commands_run_in_order_from_a_fresh_folder(page, after, assert_same_text):
     done: tuple[How, ...] = ()
     for one in TOLD[page]:
         known = how(one.text)

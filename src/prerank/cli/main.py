@@ -10,6 +10,7 @@ import typer
 from prerank import __version__
 from prerank.cli import datasets
 from prerank.cli.benchmark import benchmark
+from prerank.cli.check import check
 from prerank.cli.demo import demo
 from prerank.cli.refusal import Commands
 from prerank.cli.report import report
@@ -44,6 +45,7 @@ def root(
     """Is a joint forecast calibrated, and if not, how?"""
 
 
+app.command()(check)
 app.command()(demo)
 app.command()(simulate)
 app.command()(benchmark)

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from prerank.wording import printable
+
 _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space, or give a place on another disk"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "change its permissions, or give another place"),
@@ -59,7 +61,7 @@ def one_line() -> Iterator[None]:
         text = str(error)
     else:
         return
-    shown = escape(" ".join(text.splitlines()))
+    shown = escape(printable(" ".join(text.splitlines())))
     Console(stderr=True).print(f"[red]{shown}[/]", highlight=False, soft_wrap=True)
     raise typer.Exit(2)
 

@@ -18,9 +18,11 @@ from prerank.data.errors import (
     NotLocalError,
     StorageError,
 )
+from prerank.data.forecasts import Naming, read_forecasts
 from prerank.data.formats import Arff, Csv, Feather, Parquet
 from prerank.data.loading import extra_datasets, fetch, load, load_file
 from prerank.data.lock import locked
+from prerank.data.longform import Matched, from_long
 from prerank.data.mirror import MirrorEntry
 from prerank.data.pairs import PairCounts, pair_counts
 from prerank.data.sources import (
@@ -74,7 +76,9 @@ __all__ = [
     "IntegrityError",
     "LicenceError",
     "Location",
+    "Matched",
     "MirrorEntry",
+    "Naming",
     "NotLocalError",
     "PairCounts",
     "Parquet",
@@ -92,6 +96,7 @@ __all__ = [
     "dataset",
     "extra_datasets",
     "fetch",
+    "from_long",
     "keyed_order",
     "load",
     "load_file",
@@ -99,6 +104,7 @@ __all__ = [
     "locked",
     "pair_counts",
     "published_order",
+    "read_forecasts",
     "require_variation",
     "split",
 ]

@@ -1,6 +1,7 @@
 """What a forecaster calls: is my joint forecast calibrated, and if not, how?"""
 
 from prerank.diagnosis.checking import check, check_pits
+from prerank.diagnosis.groups import GroupedCheck, grouped
 from prerank.diagnosis.result import Check
 
-__all__ = ["Check", "check", "check_pits"]
+__all__ = ["Check", "GroupedCheck", "check", "check_pits", "grouped"]

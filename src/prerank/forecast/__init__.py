@@ -1,6 +1,6 @@
 """Forecasts: an ensemble of members, a Gaussian mixture, or any torch distribution."""
 
-from prerank.forecast.alignment import Axes, Labels, labels_of, positions
+from prerank.forecast.alignment import Axes, Labels, label_text, labels_of, positions
 from prerank.forecast.arrays import accepts_arrays, as_observations, as_tensor, described
 from prerank.forecast.draws import Forecast, differentiable_draws, equally_weighted_draws, require_vector_distribution
 from prerank.forecast.elementwise import blocks, log_sum_exp, total
@@ -29,6 +29,7 @@ __all__ = [
     "differentiable_draws",
     "equally_weighted_draws",
     "in_one_precision",
+    "label_text",
     "labels_of",
     "log_sum_exp",
     "observations_and_forecast",

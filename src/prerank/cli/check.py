@@ -1,0 +1,146 @@
+"""`prerank check`: a file of forecasts in, a verdict out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from prerank.wording import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from prerank.calibration import PreRank
+    from prerank.data import Matched
+    from prerank.diagnosis import Check, GroupedCheck
+
+
+def check(
+    forecasts: Annotated[
+        Path,
+        typer.Argument(metavar="FORECASTS", help="NPZ, NetCDF, or a table in long form: CSV, TSV, Parquet, Feather."),
+    ],
+    observations: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="OBSERVATIONS", help="A second file; without it they are in the first.", show_default=False
+        ),
+    ] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option(help="Column or dimension of cases; repeatable.", show_default="case, or as in CF"),
+    ] = None,
+    member: Annotated[
+        str | None, typer.Option(help="Column or dimension of members.", show_default="member, or as in CF")
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Column or dimension of targets.", show_default="target, or as in CF")
+    ] = None,
+    value: Annotated[
+        str | None,
+        typer.Option(help="Column, array or variable of forecasts.", show_default="value; members in NPZ"),
+    ] = None,
+    observation: Annotated[
+        str | None,
+        typer.Option(
+            help="Column, array or variable of observations.", show_default="observation; observations in NPZ"
+        ),
+    ] = None,
+    axes: Annotated[
+        str | None, typer.Option(help="NPZ: order of the members' axes.", show_default="case,member,target")
+    ] = None,
+    block: Annotated[
+        str | None, typer.Option(help="Column that says which cases depend on each other, such as a date.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Column of groups that are checked one by one, such as a place.")
+    ] = None,
+    prerank: Annotated[
+        list[str] | None, typer.Option(help="Pre-rank to look at; repeatable.", show_default="the paper's")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    replicates: Annotated[int, typer.Option(min=19, help="Replicates of the tests.")] = 999,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw rank histograms and reliability diagrams: PNG, SVG or PDF."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in the place of the table.")] = False,
+    fail: Annotated[bool, typer.Option("--fail", help="End with status 1 if the forecast is miscalibrated.")] = False,
+) -> None:
+    """Is the joint forecast of a file calibrated, and if not, how?
+
+    prerank check forecasts.npz   (arrays members and observations)
+
+    prerank check forecasts.csv observations.csv   (case, member, target, value)
+
+    prerank check forecasts.parquet --case date --case place --block date
+
+    prerank check ensemble.nc stations.nc --prerank location --prerank HDR
+
+    prerank check forecasts.npz --json --fail   (status 1 if miscalibrated)
+    """
+    from prerank.cli.document import as_document  # torch and pandas load slowly
+    from prerank.data import Naming, read_forecasts
+    from prerank.diagnosis import check as check_arrays
+
+    if by is not None and plot is not None:
+        raise ValueError("--plot draws a single check; leave out --by")
+    keep = tuple(dict.fromkeys(name for name in (block, by) if name is not None))
+    order = None if axes is None else tuple(name.strip() for name in axes.split(","))
+    naming = Naming(tuple(case or ()), member, tuple(target or ()), value, observation, order, keep)
+    found = read_forecasts(forecasts, observations, naming)
+    preranks = _preranks(prerank, found.y.shape[1])
+
+    def check_rows(rows: Any) -> "Check":
+        return check_arrays(
+            found.y[rows],
+            found.members[rows],
+            preranks,
+            axes=("case", "member", "target"),
+            blocks=None if block is None else found.columns[block].to_numpy()[rows],
+            n_replicates=replicates,
+            seed=seed,
+        )
+
+    result = check_rows(slice(None)) if by is None else _groups(found, by, replicates, check_rows)
+    if plot is not None:
+        result.plot(plot)  # type: ignore[union-attr]
+    typer.echo(as_document(result, seed) if as_json else printable(str(result)))
+    if fail and result.calibrated is False:
+        raise typer.Exit(1)
+
+
+def _preranks(names: list[str] | None, n_targets: int) -> "list[PreRank] | None":
+    from prerank.calibration import paper_preranks
+
+    if names is None:
+        return None
+    known = {item.name.lower(): item for item in paper_preranks(n_targets)}
+    for name in names:
+        if name.lower() not in known:
+            there = ", ".join(item.name for item in known.values())
+            raise ValueError(f"there is no pre-rank {name!r} for this many targets ({n_targets}); choose from {there}")
+    return [known[name] for name in dict.fromkeys(name.lower() for name in names)]
+
+
+def _groups(found: "Matched", by: str, replicates: int, check_rows: "Callable[[Any], Check]") -> "GroupedCheck":
+    """The check of every group of cases, together."""
+    import pandas as pd
+
+    from prerank.diagnosis import grouped
+
+    codes, labels = pd.factorize(found.columns[by], sort=True)
+    if (codes < 0).any():
+        raise ValueError(f"{int((codes < 0).sum()):,} of {len(codes):,} cases have no {by!r}; every case needs a group")
+    if len(labels) > 0.05 * (replicates + 1):
+        raise ValueError(
+            f"{len(labels):,} groups with {replicates:,} replicates could never have an adjusted p-value of 0.05; "
+            f"take fewer groups, or --replicates {20 * len(labels) - 1}"
+        )
+    checks = {}
+    for number, label in enumerate(labels):
+        try:
+            checks[str(label)] = check_rows(codes == number)
+        except ValueError as error:
+            raise ValueError(f"group {label}: {error}") from None
+    return grouped(checks)

@@ -1,0 +1,52 @@
+"""A check as JSON, for machines. The keys are documented in the reference of the command line."""
+
+import json
+from typing import Any
+
+import pandas as pd
+
+from prerank.diagnosis import Check, GroupedCheck
+
+
+def as_document(result: Check | GroupedCheck, seed: int) -> str:
+    """The result as JSON; numbers that do not exist are null."""
+    document = {**_of_groups(result), "seed": seed} if isinstance(result, GroupedCheck) else _of_one(result, seed)
+    return json.dumps(document, indent=2, allow_nan=False)
+
+
+def _of_one(result: Check, seed: int) -> dict[str, Any]:
+    return {
+        **_outcome(result),
+        "cases": result.n_cases,
+        "blocks": result.n_blocks,
+        "replicates": result.n_replicates,
+        "seed": seed,
+        "notes": list(result.notes),
+        "preranks": _records(result.table),
+        "projections": _records(result.projections),
+    }
+
+
+def _of_groups(result: GroupedCheck) -> dict[str, Any]:
+    rows = _records(result.table)
+    details = [{"notes": list(one.notes), "preranks": _records(one.table)} for one in result.checks.values()]
+    return {**_outcome(result), "groups": [{**row, **more} for row, more in zip(rows, details, strict=True)]}
+
+
+def _outcome(result: Check | GroupedCheck) -> dict[str, Any]:
+    return {
+        "verdict": result.verdict,
+        "calibrated": result.calibrated,
+        "p_value": result.p_value,
+        "attainable_p_value": result.attainable,
+    }
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table, with keys such as adjusted_p_value."""
+    rows = table.reset_index().to_dict("records")
+    return [{_key(str(name)): None if item != item else item for name, item in row.items()} for row in rows]
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("pre-rank", "prerank").replace(" ", "_").replace("-", "_")

@@ -1,0 +1,103 @@
+"""Checks of several groups of cases, such as places or seasons, adjusted for being several."""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import torch
+
+from prerank.calibration import holm
+from prerank.diagnosis.result import LEVEL, Check
+from prerank.reporting import p_text, render
+from prerank.wording import counted
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupedCheck:
+    """What `grouped` returns: the checks by group, and a table with a row per group.
+
+    The columns of `table`: cases; "p-value", that of the group's check, which is adjusted for its pre-ranks; "adjusted
+    p-value", which is adjusted for the groups too; and a reading. `attainable` is the smallest adjusted p-value that these
+    data could have given.
+    """
+
+    checks: Mapping[Any, Check]
+    table: pd.DataFrame
+    attainable: float
+
+    @property
+    def p_value(self) -> float:
+        """p-value of the whole: the smallest adjusted one."""
+        return float(self.table["adjusted p-value"].min())
+
+    @property
+    def calibrated(self) -> bool | None:
+        """Whether every adjusted p-value is above 0.05; None where the answer could not have been no."""
+        return None if self.attainable > LEVEL else self.p_value > LEVEL
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        n_groups = counted(len(self.table), "group")
+        if self.calibrated is None:
+            return (
+                f"No verdict: the smallest adjusted p-value possible for {n_groups} is {p_text(self.attainable)}; "
+                "take fewer groups, more cases or more replicates."
+            )
+        failed = self.table.index[self.table["adjusted p-value"] <= LEVEL]
+        if not len(failed):
+            return f"No evidence against calibration in {n_groups} (smallest adjusted p-value {p_text(self.p_value)})."
+        named = ", ".join(map(str, failed[:10])) + (", ..." if len(failed) > 10 else "")
+        return (
+            f"Miscalibrated in {len(failed)} of {n_groups}: {named} (smallest adjusted p-value {p_text(self.p_value)})."
+        )
+
+    def __str__(self) -> str:
+        rows = [
+            [str(name), f"{row['cases']}", p_text(row["p-value"]), p_text(row["adjusted p-value"]), row["reading"]]
+            for name, row in self.table.iterrows()
+        ]
+        stream = io.StringIO()
+        render(("group", "cases", "p", "adjusted p", "reading"), rows, stream, [_METHOD, self.verdict])
+        return stream.getvalue().rstrip("\n")
+
+    __repr__ = __str__
+
+
+_METHOD = "p-values adjusted for the pre-ranks of a group, then for the groups by Holm's method"
+
+
+def grouped(checks: Mapping[Any, Check]) -> GroupedCheck:
+    """Checks of several groups of cases together: p-values adjusted by Holm's method, valid under any dependence.
+
+    >>> from prerank import check_pits
+    >>> pits = torch.linspace(0.001, 0.999, 200)
+    >>> grouped({"spring": check_pits(pits), "autumn": check_pits(pits**3)}).verdict
+    'Miscalibrated in 1 of 2 groups: autumn (smallest adjusted p-value < 0.001).'
+    """
+    if not checks:
+        raise ValueError("there are no groups; give the check of at least one")
+    own = torch.tensor([result.p_value for result in checks.values()], dtype=torch.float64)
+    adjusted = holm(own)
+    rows = [
+        {
+            "cases": result.n_cases,
+            "p-value": float(own[k]),
+            "adjusted p-value": float(adjusted[k]),
+            "reading": _reading(result) if float(adjusted[k]) <= LEVEL else "flat",
+        }
+        for k, result in enumerate(checks.values())
+    ]
+    table = pd.DataFrame(rows, index=pd.Index(list(checks), name="group"))
+    least = holm(torch.tensor([result.attainable for result in checks.values()], dtype=torch.float64))
+    return GroupedCheck(dict(checks), table, float(least.min()))
+
+
+def _reading(result: Check) -> str:
+    """The words of the pre-rank with the largest PCE against the expected one, among those that fail."""
+    failed = result.table[result.table["adjusted p-value"] <= LEVEL]
+    worst = str((failed["PCE"] / failed["expected PCE"]).idxmax())
+    others = f" (and {counted(len(failed) - 1, 'other pre-rank')})" if len(failed) > 1 else ""
+    return f"{worst}: {failed['reading'].to_dict()[worst]}{others}"
