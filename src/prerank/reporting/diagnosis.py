@@ -56,9 +56,9 @@ def diagnosis_figure(panels: Sequence[dict[str, Any]], n_cases: int) -> Figure:
             top, bottom = axes[0, column], axes[1, column]
             histogram_panel(top, panel["edges"], panel["heights"], (max(0.0, 1 - half), 1 + half), colour)
             reliability_panel(bottom, panel["levels"], panel["frequency"], panel["band"], colour)
-            top.set_title(panel["title"], color=colour)
+            top.set_title(panel["title"], color=colour, parse_math=False)
             words = [line for text in (panel["reading"], *panel["caption"]) for line in textwrap.wrap(text, 27)]
-            bottom.set_xlabel("\n".join(words), fontsize=7.5)
+            bottom.set_xlabel("\n".join(words), fontsize=7.5, parse_math=False)
             if column:
                 bottom.tick_params(labelleft=False)
         axes[0, 0].set_ylabel("PIT density")
