@@ -35,10 +35,6 @@ from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import Ensemble, GaussianMixture
 
 
-def pits(y, forecast, preranks, how=None, **options):
-    return projected_pit(y, forecast, preranks, how, **options)
-
-
 def uniform(*size, seed=0, dtype=torch.float64):
     return torch.rand(*size, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
@@ -53,7 +49,9 @@ def law(n_cases=6, n_targets=3):
 
 
 Z = uniform(40, 2, seed=3).square()
-RANKS = pits(normal(9, 2, seed=4), Ensemble(normal(9, 5, 2, seed=5)), [Marginal(), Location()], exchangeable=True)
+RANKS = projected_pit(
+    normal(9, 2, seed=4), Ensemble(normal(9, 5, 2, seed=5)), [Marginal(), Location()], exchangeable=True
+)
 OBSERVED = normal(6, 3, seed=6)
 
 
@@ -89,8 +87,8 @@ def flat(value):
             lambda **given: pce_interval(Z[:, :1], **given),
             {"coverage": 0.95, "n_levels": 100, "n_replicates": 999, "seed": 0},
         ),
-        (lambda **given: pits(OBSERVED, law(), Scale(), **given), {"n_draws": 100, "seed": 0}),
-        (lambda **given: pits(OBSERVED, law(), Copula(), SmoothRank(), **given), {"n_draws": 100, "seed": 0}),
+        (lambda **given: projected_pit(OBSERVED, law(), Scale(), **given), {"n_draws": 100, "seed": 0}),
+        (lambda **given: projected_pit(OBSERVED, law(), Copula(), SmoothRank(), **given), {"n_draws": 100, "seed": 0}),
         (lambda **given: law().ensemble(4, **given).members, {"seed": 0, "stream": "members"}),
         (lambda **given: law().draw(8, **given).members, {"seed": 0, "stream": "draws", "at_least": 2}),
     ],
@@ -161,7 +159,7 @@ def test_weights_in_single_precision_are_the_numbers_they_are(how):
     def ranked(dtype, observation, **options):
         own_weights = None if observation is None else observation.to(dtype)
         forecast = Ensemble(members, weights.to(dtype))
-        return pits(y, forecast, preranks, how, observation_weights=own_weights, **options)
+        return projected_pit(y, forecast, preranks, how, observation_weights=own_weights, **options)
 
     for observation in (None, own):
         found, expected = (ranked(dtype, observation, exchangeable=True) for dtype in (torch.float32, torch.float64))
@@ -181,9 +179,9 @@ def test_weights_in_single_precision_are_the_numbers_they_are(how):
 def test_probabilities_of_points_are_shares_of_the_weights():
     y, forecast = normal(3, 1, seed=13), Ensemble(normal(3, 2, 1, seed=14), torch.tensor([[1.0, 3.0]] * 3).double())
     own = torch.tensor([4.0, 0.0, 1.0]).double()
-    unknown = pits(y, forecast, [Marginal()])
+    unknown = projected_pit(y, forecast, [Marginal()])
     torch.testing.assert_close(unknown.pick, torch.tensor([[0.0, 0.25, 0.75]] * 3).double())
-    pit = pits(y, forecast, [Marginal()], observation_weights=own, exchangeable=True)
+    pit = projected_pit(y, forecast, [Marginal()], observation_weights=own, exchangeable=True)
     expected = torch.tensor([[0.5, 0.125, 0.375], [0.0, 0.25, 0.75], [0.2, 0.2, 0.6]]).double()
     torch.testing.assert_close(pit.pick, expected)
     # the spread of a curve is that of points picked with these probabilities

@@ -34,10 +34,6 @@ from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import Ensemble
 
 
-def pits(y, forecast, preranks, how=None, **options):
-    return projected_pit(y, forecast, preranks, how, **options)
-
-
 def normal(*size, seed=0):
     return torch.randn(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
@@ -50,7 +46,7 @@ def ranked(n_cases=30, n_members=5, n_targets=2, seed=1, preranks=None, decimals
     x = normal(n_cases, n_members + 1, n_targets, seed=seed)
     x = x if decimals is None else x.round(decimals=decimals)
     preranks = [Marginal(), Location()] if preranks is None else preranks
-    return pits(x[:, 0], Ensemble(x[:, 1:]), preranks, exchangeable=True, **options)
+    return projected_pit(x[:, 0], Ensemble(x[:, 1:]), preranks, exchangeable=True, **options)
 
 
 # -- tests
@@ -98,7 +94,7 @@ def test_of_the_smallest_p_values_that_replicates_allow_the_furthest_statistic_w
     x = normal(40, 9, 8, seed=28)
     x[:, 0, 0] += 5.0
     preranks = [Custom(lambda y, k=k: y[..., k], name=f"target {k}") for k in range(8)]
-    test = pce_test(pits(x[:, 0], Ensemble(x[:, 1:]), preranks, exchangeable=True), n_replicates=19)
+    test = pce_test(projected_pit(x[:, 0], Ensemble(x[:, 1:]), preranks, exchangeable=True), n_replicates=19)
     assert float(test.corrected_p_value[0]) == pytest.approx(1 / 20)
     assert float(test.attainable) == pytest.approx(1 / 20)
     assert (test.corrected_p_value[1:] > 1 / 20).all()
@@ -120,7 +116,7 @@ def test_one_projection_is_tested_by_its_null_whatever_the_replicates():
     assert float(test.p_value[0]) == pytest.approx(float(null.p_value(float(pce(x)[0]))))
     assert float(test.expected[0]) == float(test.null_level[0]) == pytest.approx(null.mean)
     assert float(test.corrected_p_value[0]) >= float(test.p_value[0])
-    ranks = pits(normal(40, 1, seed=3), Ensemble(normal(40, 7, 1, seed=4)), Marginal())
+    ranks = projected_pit(normal(40, 1, seed=3), Ensemble(normal(40, 7, 1, seed=4)), Marginal())
     expected = pce_null(40, power=2, levels=inclusive_levels(11), n_members=7)
     found = pce_test(ranks, power=2, levels=inclusive_levels(11), n_replicates=19)
     assert float(found.expected[0]) == pytest.approx(expected.mean)
@@ -131,9 +127,12 @@ def test_replicates_of_known_laws_have_their_spread():
     """Uniform numbers and equally probable ranks: the mean error of 2,000 replicates is that of the null."""
     for pit, null in (
         (ProjectedPIT.of_values(uniform(30, 1, seed=5)), pce_null(30)),
-        (pits(normal(30, 1, seed=6), Ensemble(normal(30, 4, 1, seed=7)), Marginal()), pce_null(30, n_members=4)),
         (
-            pits(normal(30, 1, seed=6), Ensemble(normal(30, 4, 1, seed=7)), Marginal(), EmpiricalRank()),
+            projected_pit(normal(30, 1, seed=6), Ensemble(normal(30, 4, 1, seed=7)), Marginal()),
+            pce_null(30, n_members=4),
+        ),
+        (
+            projected_pit(normal(30, 1, seed=6), Ensemble(normal(30, 4, 1, seed=7)), Marginal(), EmpiricalRank()),
             pce_null(30, n_members=4, unrandomised=True),
         ),
     ):
@@ -165,7 +164,7 @@ def test_small_whole_numbers_hold_as_many_levels_and_ranks_as_there_are(count):
     assert float(pce_test(z, n_levels=count, n_replicates=1).statistic) == pytest.approx(float(pce(z, n_levels=count)))
     members = torch.arange(count).double().expand(3, count)[..., None]
     y = torch.tensor([[-1.0], [100.5], [count + 1.0]]).double()
-    pit = pits(y, Ensemble(members), Marginal(), exchangeable=True)
+    pit = projected_pit(y, Ensemble(members), Marginal(), exchangeable=True)
     assert float(pce_test(pit, n_replicates=1).statistic) == pytest.approx(float(pce(pit)))
     last = ProjectedPIT((pit.parts[0],), pit.case_ids)
     spread = pce_test(last, n_replicates=1).spread[:, 0]
@@ -195,7 +194,7 @@ def test_spreads_are_those_of_equally_probable_ranks_also_at_the_ends(n_members)
 
 
 def test_a_projection_that_always_ties_has_no_spread_and_no_deviation():
-    pit = pits(torch.ones(20, 2), Ensemble(torch.ones(20, 5, 2)), [Marginal()], exchangeable=True)
+    pit = projected_pit(torch.ones(20, 2), Ensemble(torch.ones(20, 5, 2)), [Marginal()], exchangeable=True)
     test = pce_test(pit, n_replicates=19)
     assert (test.spread < 1e-6).all()
     assert (test.statistic < 1e-12).all()
@@ -220,8 +219,8 @@ def test_points_are_picked_as_often_as_they_weigh():
     """One case whose points all have another error: the errors of replicates tell which point was picked."""
     y, members = torch.tensor([[2.5]]).double(), torch.tensor([[[1.0], [2.0], [3.0]]]).double()
     weights, own = torch.tensor([[1.0, 2.0, 4.0]]).double(), torch.tensor([3.0]).double()
-    weighted = pits(y, Ensemble(members, weights), [Marginal()], observation_weights=own, exchangeable=True)
-    equal = pits(y, Ensemble(members), [Marginal()], exchangeable=True)
+    weighted = projected_pit(y, Ensemble(members, weights), [Marginal()], observation_weights=own, exchangeable=True)
+    equal = projected_pit(y, Ensemble(members), [Marginal()], exchangeable=True)
     for pit, shares in ((weighted, [0.3, 0.1, 0.2, 0.4]), (equal, [0.25] * 4)):
         lower, upper = pit.points.lower[0, :, 0], pit.points.upper[0, :, 0]
         levels = torch.tensor([0.4, 0.9]).double()  # at which no two points add the same
@@ -235,7 +234,7 @@ def test_points_are_picked_as_often_as_they_weigh():
 
 def test_every_projection_whose_law_is_known_has_its_expected_error():
     x = normal(30, 6, 3, seed=24)
-    pit = pits(x[:, 0], Ensemble(x[:, 1:]), [Marginal(), Location(), Scale()], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), [Marginal(), Location(), Scale()], exchangeable=True)
     test = pce_test(pit, n_replicates=9)
     assert test.expected.tolist() == [pce_null(30, n_members=5).mean] * 5
     assert test.null_level.tolist() == [pce_null(30, n_members=5).mean] * 3
@@ -244,10 +243,10 @@ def test_every_projection_whose_law_is_known_has_its_expected_error():
 def test_blocks_with_one_weight_per_member_up_to_rounding_are_accepted():
     weights = uniform(1, 5, seed=8).expand(12, 5) * (1 + 1e-13 * uniform(12, 5, seed=9))
     x = normal(12, 6, 1, seed=10)
-    pit = pits(x[:, 0], Ensemble(x[:, 1:], weights), [Marginal()], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:], weights), [Marginal()], exchangeable=True)
     assert pce_test(pit, n_replicates=9, blocks=torch.arange(12) // 3).replicates.shape == (9, 1)
     uneven = Ensemble(x[:, 1:], weights * (1 + 1e-3 * torch.arange(12).double()[:, None] * torch.eye(5)[0]))
-    pit = pits(x[:, 0], uneven, [Marginal()], exchangeable=True)
+    pit = projected_pit(x[:, 0], uneven, [Marginal()], exchangeable=True)
     for blocks in (torch.arange(12) // 3, torch.arange(12) % 2):
         with pytest.raises(ValueError, match="one weight per block"):
             pce_test(pit, n_replicates=9, blocks=blocks)
@@ -286,7 +285,7 @@ def test_the_stated_power_is_that_of_a_normal_test_of_tilted_ranks(weighted_memb
     x = normal(12, 6, 2, seed=12).round()
     members = uniform(1 if blocks is not None else 12, 5, seed=13).expand(12, 5) if weighted_members else None
     cases = uniform(12, seed=14) if weighted_cases else None
-    pit = pits(x[:, 0], Ensemble(x[:, 1:], members), [Marginal()], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:], members), [Marginal()], exchangeable=True)
     middles = (0.5 * (pit.points.lower + pit.points.upper)).numpy()
     chance = np.full((12, 6), 1 / 6) if pit.pick is None else pit.pick.numpy()
     weights = np.ones(12) if cases is None else (cases / cases.mean()).numpy()
@@ -307,7 +306,7 @@ def test_a_case_in_which_one_member_has_all_the_weight_leaves_the_power_a_number
     x = normal(8, 4, 1, seed=26)
     weights = torch.rand(8, 3, generator=torch.Generator().manual_seed(27)).double()
     weights[2] = torch.tensor([0.0, 0.0, 1.0])
-    pit = pits(x[:, 0], Ensemble(x[:, 1:], weights), [Marginal()], exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:], weights), [Marginal()], exchangeable=True)
     assert 0.05 <= float(projection_power(pit)) <= 1.0
 
 
@@ -393,14 +392,14 @@ def test_the_corrected_error_subtracts_what_is_expected_of_that_many_members():
     y, forecast = x[:, 0], Ensemble(x[:, 1:])
     preranks = [Marginal(), Location()]
     for how, unrandomised in ((None, False), (EmpiricalRank(), True)):
-        pit = pits(y, forecast, preranks, how)
+        pit = projected_pit(y, forecast, preranks, how)
         for given in ({}, {"n_levels": 9}, {"levels": inclusive_levels(7)}):
             null = pce_null(25, **given, n_members=6, unrandomised=unrandomised)
             torch.testing.assert_close(corrected_pce(pit, **given), in_quadrature(pce(pit, **given), null.mean))
     z = uniform(25, 2, seed=16)
     torch.testing.assert_close(corrected_pce(z), in_quadrature(pce(z), pce_null(25).mean))
-    tied = pits(y.round(), Ensemble(x[:, 1:].round()), preranks)
-    weighted = pits(y, Ensemble(x[:, 1:], uniform(25, 6)), preranks)
+    tied = projected_pit(y.round(), Ensemble(x[:, 1:].round()), preranks)
+    weighted = projected_pit(y, Ensemble(x[:, 1:], uniform(25, 6)), preranks)
     for pit in (tied, weighted):
         with pytest.raises(ValueError, match="depends on the data"):
             corrected_pce(pit)
@@ -426,7 +425,7 @@ def test_the_corrected_error_of_power_two_subtracts_the_sample_variance():
 
 def test_a_curve_never_leaves_the_unit_interval_whatever_the_weights():
     y, members = normal(11, 2, seed=18), Ensemble(normal(11, 3, 2, seed=19))
-    ranks = pits(y, members, Marginal())
+    ranks = projected_pit(y, members, Marginal())
     for seed in range(200):
         weights = uniform(11, seed=seed)
         for pit in (torch.full((11, 1), 0.3).double(), ranks):
@@ -477,7 +476,7 @@ def test_points_that_a_result_kept_do_not_change_its_interval():
     y, forecast = x[:, 0], Ensemble(x[:, 1:])
     for blocks in (None, torch.arange(25)):
         kept, plain = (
-            pce_interval(pits(y, forecast, Marginal(), exchangeable=keep), null=torch.zeros(9), blocks=blocks)
+            pce_interval(projected_pit(y, forecast, Marginal(), exchangeable=keep), null=torch.zeros(9), blocks=blocks)
             for keep in (True, False)
         )
         assert kept == pytest.approx(plain)
@@ -501,7 +500,7 @@ def test_ranks_among_more_members_than_a_short_integer_holds():
     members = torch.arange(n_members).double()[None, :, None]
     for share in (0.1, 0.9, 0.99):
         y = torch.tensor([[share * n_members + 0.5]]).double()
-        pit = pits(y, Ensemble(members), Marginal(), exchangeable=True)
+        pit = projected_pit(y, Ensemble(members), Marginal(), exchangeable=True)
         assert float(pit.lower[0, 0]) == pytest.approx(share, abs=1e-3)
         assert float(pit.upper[0, 0] - pit.lower[0, 0]) == pytest.approx(1 / (n_members - 249))
         assert (pit.points.lower >= 0).all()

@@ -38,10 +38,6 @@ from prerank.forecast import Ensemble, GaussianMixture
 NAN, INF = float("nan"), float("inf")
 
 
-def pits(y, forecast, preranks, how=None, **options):
-    return projected_pit(y, forecast, preranks, how, **options)
-
-
 def normal(*size, seed=0):
     return torch.randn(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
@@ -122,12 +118,12 @@ def test_bad_values_are_counted_in_all_models():
     bad_y, bad_members = y.clone(), members.clone()
     bad_y[0, 0, 1, 0] = bad_y[0, 0, 1, 2] = bad_y[1, 2, 3, 1] = NAN
     with pytest.raises(ValueError, match=r"3 of 72 values of y are NaN or infinite, the first at index \(0, 0, 1, 0\)"):
-        pits(bad_y, Ensemble(members), Location())
+        projected_pit(bad_y, Ensemble(members), Location())
     bad_members[0, 0, 1, 0, 0] = bad_members[0, 0, 1, 4, 2] = bad_members[1, 0, 0, 2, 1] = bad_members[1, 2, 3, 1] = INF
     with pytest.raises(
         ValueError, match=r"6 of 360 values of the forecast are NaN or infinite, the first at index \(0, 0, 1, 0, 0\)"
     ):
-        pits(y, Ensemble(bad_members), Location())
+        projected_pit(y, Ensemble(bad_members), Location())
 
 
 def test_bad_parameters_are_counted_in_all_models():
@@ -144,14 +140,14 @@ def test_bad_parameters_are_counted_in_all_models():
         with pytest.raises(
             ValueError, match=rf"{name} of the GaussianMixture are NaN or infinite in {count} of 24 cases"
         ):
-            pits(y, GaussianMixture(**parts), Location())
+            projected_pit(y, GaussianMixture(**parts), Location())
 
 
 def test_nan_projections_are_counted_in_all_models():
     y, members = several()
     bad = Custom(lambda x: torch.where(x[..., 0] == members[1, 1, 2, 3, 0], NAN, x[..., 0]), name="holes")
     with pytest.raises(ValueError, match="holes gave NaN for 1 of 144 points"):
-        pits(y, Ensemble(members), bad)
+        projected_pit(y, Ensemble(members), bad)
 
 
 def test_covariances_that_are_not_finite_are_counted_in_all_models():
@@ -164,13 +160,13 @@ def test_covariances_that_are_not_finite_are_counted_in_all_models():
 def test_leading_axes_of_observations_are_those_of_the_forecast_or_one_or_none():
     y, members = several()
     forecast = Ensemble(members)
-    expected = pits(y[:1, :1].expand(2, 3, 4, 3), forecast, Marginal())
+    expected = projected_pit(y[:1, :1].expand(2, 3, 4, 3), forecast, Marginal())
     for fewer in (y[0, 0], y[:1, :1], y[0, :1]):
-        found = pits(fewer, forecast, Marginal())
+        found = projected_pit(fewer, forecast, Marginal())
         assert torch.equal(found.lower, expected.lower)
     for bad in (y[:, :2], y[None], y[0, :2]):
         with pytest.raises(ValueError, match="leading axes"):
-            pits(bad, forecast, Marginal())
+            projected_pit(bad, forecast, Marginal())
 
 
 @pytest.mark.parametrize(("n_cases", "n_targets"), [(0, 3), (4, 0), (0, 0)])
@@ -178,7 +174,7 @@ def test_nothing_to_rank_is_refused_in_several_models_too(n_cases, n_targets):
     for lead in ((), (2,), (2, 3)):
         y, members = torch.zeros(*lead, n_cases, n_targets), torch.zeros(*lead, n_cases, 5, n_targets)
         with pytest.raises(ValueError, match="holds no case or no target"):
-            pits(y, Ensemble(members), Marginal())
+            projected_pit(y, Ensemble(members), Marginal())
 
 
 @pytest.mark.parametrize(
@@ -191,16 +187,16 @@ def test_weights_at_their_edges(value, message):
     weights = torch.ones(2, 3, 4, 5)
     weights[1, 2, 3] = value
     with pytest.raises(ValueError, match=message):
-        pits(y, Ensemble(members, weights), Marginal())
+        projected_pit(y, Ensemble(members, weights), Marginal())
     weights[1, 2, 3] = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0])  # one member with weight is enough
-    assert pits(y, Ensemble(members, weights), Marginal()).lower.shape == (2, 3, 4, 3)
+    assert projected_pit(y, Ensemble(members, weights), Marginal()).lower.shape == (2, 3, 4, 3)
     own = torch.ones(2, 3, 4)
     own[1, 2, 3] = value
     if value == 0.0:
-        assert pits(y, Ensemble(members, weights), Marginal(), observation_weights=own).exact
+        assert projected_pit(y, Ensemble(members, weights), Marginal(), observation_weights=own).exact
     else:
         with pytest.raises(ValueError, match="observation_weights must be finite and non-negative"):
-            pits(y, Ensemble(members, weights), Marginal(), observation_weights=own)
+            projected_pit(y, Ensemble(members, weights), Marginal(), observation_weights=own)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +226,7 @@ def test_lags_and_pairs_reach_the_last_target():
         (Contrast(0, 3), "y1 - y4"),
         (SquaredDifference(2, 3), "(y3 - y4)²"),
     ):
-        assert pits(y, Ensemble(members), prerank).names == (name,)
+        assert projected_pit(y, Ensemble(members), prerank).names == (name,)
     for prerank, message in (
         (Dependency(lag=4), "needs more than 4 targets, got D=4; use a lag of at most 3"),
         (Dependency(lag=0), "the lag is a distance between targets, 1 or more"),
@@ -242,7 +238,7 @@ def test_lags_and_pairs_reach_the_last_target():
         (PCA(n_components=0), "at least one component"),
     ):
         with pytest.raises(ValueError, match=message):
-            pits(y, Ensemble(members), prerank)
+            projected_pit(y, Ensemble(members), prerank)
 
 
 def test_preranks_of_points_are_those_of_their_formulas():
@@ -267,21 +263,23 @@ def test_preranks_of_points_are_those_of_their_formulas():
 @pytest.mark.parametrize(("kept", "note"), [(1, "1 of 4 components"), (3, "3 of 4 components"), (4, ""), (9, "")])
 def test_principal_components_are_kept_up_to_the_number_of_targets(kept, note):
     y, members = normal(3, 4, seed=9), normal(3, 9, 4, seed=10)
-    pit = pits(y, Ensemble(members), PCA(kept))
+    pit = projected_pit(y, Ensemble(members), PCA(kept))
     assert pit.names == tuple(f"component {k + 1}" for k in range(min(kept, 4)))
     assert pit.notes == ({"PCA": note} if note else {})
-    every = pits(y, Ensemble(members), PCA())
+    every = projected_pit(y, Ensemble(members), PCA())
     assert torch.equal(pit.lower, every.lower[:, : min(kept, 4)])
 
 
 def test_few_members_have_fewer_principal_components():
     y = normal(3, 4, seed=11)
-    assert len(pits(y, Ensemble(normal(3, 2, 4, seed=12)), PCA()).names) == 2  # three points span two directions
+    assert (
+        len(projected_pit(y, Ensemble(normal(3, 2, 4, seed=12)), PCA()).names) == 2
+    )  # three points span two directions
     reference = Ensemble(normal(3, 5, 4, seed=13), reference=normal(3, 3, 4, seed=14))
-    assert len(pits(y, reference, PCA()).names) == 2
+    assert len(projected_pit(y, reference, PCA()).names) == 2
     single = Ensemble(normal(3, 5, 4, seed=13), reference=normal(3, 1, 4, seed=14))
     with pytest.raises(ValueError, match="at least two points per case"):
-        pits(y, single, PCA())
+        projected_pit(y, single, PCA())
 
 
 def test_principal_directions_are_eigenvectors_the_largest_first_with_a_positive_largest_entry():
@@ -310,7 +308,7 @@ def test_a_law_of_torch_is_seen_through_its_own_covariance_density_and_draws():
     positive = points.exp()
     density = HDR().given(other)(positive)[..., 0]
     torch.testing.assert_close(density, other.log_prob(positive.movedim(1, 0)).movedim(0, 1))
-    pit = pits(y.exp(), other, [PCA(), HDR(), Copula(n_reference=50)], n_draws=20)
+    pit = projected_pit(y.exp(), other, [PCA(), HDR(), Copula(n_reference=50)], n_draws=20)
     assert pit.notes["HDR"] == "log_prob of Independent"
     assert pit.notes["copula"] == "joint CDF of 50 points"
     assert ((pit.lower >= 0) & (pit.upper <= 1)).all()
@@ -331,21 +329,21 @@ def test_the_papers_preranks_are_those_with_a_meaning(n_targets, names):
 def test_preranks_are_listed_from_one_several_or_a_generator():
     x = normal(3, 4, 2, seed=25)
     for given in (Location(), [Location()], (Location(),), (item for item in [Location()])):
-        assert pits(x[:, 0], Ensemble(x[:, 1:]), given).groups == ("location",)
+        assert projected_pit(x[:, 0], Ensemble(x[:, 1:]), given).groups == ("location",)
 
 
 def test_functions_of_points_may_be_numpys_whole_numbers_or_several_values():
     y, members = normal(3, 4, seed=19), normal(3, 6, 4, seed=20)
-    by_torch = pits(y, Ensemble(members), Custom(lambda x: x.amax(-1)))
-    by_numpy = pits(
+    by_torch = projected_pit(y, Ensemble(members), Custom(lambda x: x.amax(-1)))
+    by_numpy = projected_pit(
         y, Ensemble(members), Custom(lambda x: np.asarray(x).max(axis=-1) if isinstance(x, np.ndarray) else x.np)
     )
     assert torch.equal(by_torch.lower, by_numpy.lower)
-    counted = pits(y, Ensemble(members), Custom(lambda x: (x > 0).sum(-1)))
+    counted = projected_pit(y, Ensemble(members), Custom(lambda x: (x > 0).sum(-1)))
     assert counted.tied.item() > 0
-    pair = pits(y, Ensemble(members), Custom(lambda x: x[..., :2], name="two"))
+    pair = projected_pit(y, Ensemble(members), Custom(lambda x: x[..., :2], name="two"))
     assert pair.names == ("two 1", "two 2")
-    assert torch.equal(pair.lower, pits(y, Ensemble(members), Marginal()).lower[:, :2])
+    assert torch.equal(pair.lower, projected_pit(y, Ensemble(members), Marginal()).lower[:, :2])
 
 
 # -- labels of cases

@@ -30,10 +30,6 @@ from prerank.calibration.projection import LinearProjection, PointwiseProjection
 from prerank.forecast import Ensemble, GaussianMixture
 
 
-def pits(y, forecast, preranks, how=None, **options):
-    return projected_pit(y, forecast, preranks, how, **options)
-
-
 def normal(*size, seed=0):
     return torch.randn(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
@@ -109,7 +105,7 @@ def test_one_pair_of_ties_in_two_thousand_points_leaves_the_law_known_and_more_d
     x[0, 3] = x[0, 4]
     for n_tied, known in ((1, True), (2, False)):
         x[:n_tied, 3] = x[:n_tied, 4]
-        pit = pits(x[:, 0], Ensemble(x[:, 1:]), Marginal(), exchangeable=True)
+        pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal(), exchangeable=True)
         assert bool(pit.parts[0].law_is_known) is known
         test = pce_test(pit, n_replicates=9)
         exact = pce_null(200, n_members=9).mean
@@ -118,18 +114,18 @@ def test_one_pair_of_ties_in_two_thousand_points_leaves_the_law_known_and_more_d
 
 def test_weights_and_varying_numbers_of_members_leave_the_law_unknown():
     x = normal(6, 5, 1, seed=6)
-    weighted = pits(x[:, 0], Ensemble(x[:, 1:], torch.ones(6, 4).double()), Marginal())
+    weighted = projected_pit(x[:, 0], Ensemble(x[:, 1:], torch.ones(6, 4).double()), Marginal())
     assert not weighted.parts[0].law_is_known.any()
-    randomised = pits(x[:, 0], Ensemble(x[:, 1:].round()), Marginal(), RandomisedRank())
+    randomised = projected_pit(x[:, 0], Ensemble(x[:, 1:].round()), Marginal(), RandomisedRank())
     assert randomised.parts[0].law_is_known.all()  # numbers, uniform whatever ties
-    tied = pits(x[:, 0].round(), Ensemble(x[:, 1:].round()), Marginal(), EmpiricalRank())
+    tied = projected_pit(x[:, 0].round(), Ensemble(x[:, 1:].round()), Marginal(), EmpiricalRank())
     assert not tied.parts[0].law_is_known.any()
 
 
 def test_observations_alone_are_the_first_points():
     x = normal(7, 6, 2, seed=7).round()
     for weights in (None, uniform(7, 5, seed=8)):
-        pit = pits(x[:, 0], Ensemble(x[:, 1:], weights), [Marginal(), Location()], exchangeable=True)
+        pit = projected_pit(x[:, 0], Ensemble(x[:, 1:], weights), [Marginal(), Location()], exchangeable=True)
         for part in pit.parts:
             lower, upper = part.as_single_points().bounds()
             torch.testing.assert_close(lower[:, 0], part.points.bounds()[0][:, 0])
@@ -140,7 +136,7 @@ def test_observations_alone_are_the_first_points():
 def test_models_cases_and_sets_are_cut_with_everything_that_belongs_to_them():
     x, weights = normal(2, 9, 6, 2, seed=9).round(), uniform(2, 9, 5, seed=10)
     for own in (None, weights):
-        pit = pits(x[..., 0, :], Ensemble(x[..., 1:, :], own), [Marginal(), Location()], exchangeable=True)
+        pit = projected_pit(x[..., 0, :], Ensemble(x[..., 1:, :], own), [Marginal(), Location()], exchangeable=True)
         model = pit.model(1)
         assert model.lead == ()
         assert torch.equal(model.lower, pit.lower[1])
@@ -170,14 +166,14 @@ def test_models_cases_and_sets_are_cut_with_everything_that_belongs_to_them():
 
 def test_results_of_different_precision_stand_side_by_side_in_the_wider():
     law = GaussianMixture(torch.zeros(4, 1), torch.zeros(4, 1, 2), torch.eye(2).expand(4, 1, 2, 2))
-    pit = pits(torch.zeros(4, 2), law, [Location(), Scale()], n_draws=9)
+    pit = projected_pit(torch.zeros(4, 2), law, [Location(), Scale()], n_draws=9)
     assert pit.parts[0].observed.lower.dtype == torch.float32
     assert pit.lower.dtype == pit.values.dtype == torch.float64
     assert not pit.are_values
-    turned = pits(torch.zeros(4, 2), law, [Scale(), Location()], n_draws=9)
+    turned = projected_pit(torch.zeros(4, 2), law, [Scale(), Location()], n_draws=9)
     assert turned.lower.dtype == torch.float64
     assert torch.equal(turned.lower, pit.lower[:, [1, 0]])
-    assert pits(torch.zeros(4, 2), law, [Location(), Marginal()]).are_values
+    assert projected_pit(torch.zeros(4, 2), law, [Location(), Marginal()]).are_values
 
 
 # -- progress and chunks
@@ -201,7 +197,7 @@ def test_progress_is_told_chunk_by_chunk_and_changes_nothing(kind, small_chunks,
     told = []
     preranks = [Marginal(), PCA(), HDR(), Scale()]
     given = {"exchangeable": True, "n_draws": 15}
-    found = pits(y, forecast, preranks, on_progress=lambda *numbers: told.append(numbers), **given)
+    found = projected_pit(y, forecast, preranks, on_progress=lambda *numbers: told.append(numbers), **given)
     if kind == "law as reference":  # a torch law cannot be cut into cases
         assert told == []
     else:
@@ -210,7 +206,7 @@ def test_progress_is_told_chunk_by_chunk_and_changes_nothing(kind, small_chunks,
         assert [done for done, _ in told] == sorted({done for done, _ in told})
         assert {total for _, total in told} == {9}
     monkeypatch.undo()
-    whole = pits(y, forecast, preranks, **given)
+    whole = projected_pit(y, forecast, preranks, **given)
     torch.testing.assert_close(found.points.lower, whole.points.lower, rtol=0, atol=1e-12)
     torch.testing.assert_close(found.points.upper, whole.points.upper, rtol=0, atol=1e-12)
     torch.testing.assert_close(found.tied, whole.tied)
@@ -223,21 +219,21 @@ def test_progress_is_told_chunk_by_chunk_and_changes_nothing(kind, small_chunks,
 
 def test_linear_projections_do_not_depend_on_the_blocks_they_are_computed_in(monkeypatch):
     y, members = normal(9, 3, seed=27), normal(9, 12, 3, seed=28)
-    whole = pits(y, Ensemble(members), [Location(), PCA()], exchangeable=True)
+    whole = projected_pit(y, Ensemble(members), [Location(), PCA()], exchangeable=True)
     monkeypatch.setattr("prerank.forecast.elementwise.BYTES", 500)
-    parts = pits(y, Ensemble(members), [Location(), PCA()], exchangeable=True)
+    parts = projected_pit(y, Ensemble(members), [Location(), PCA()], exchangeable=True)
     assert torch.equal(parts.points.lower, whole.points.lower)
 
 
 def test_gradients_keep_all_cases_together(small_chunks):
     law = mixture(9)
     y = normal(9, 3, seed=16).requires_grad_()
-    assert pits(y, law, Location()).lower.requires_grad
+    assert projected_pit(y, law, Location()).lower.requires_grad
     members = normal(9, 7, 3, seed=17).requires_grad_()
-    smooth = pits(normal(9, 3, seed=18), Ensemble(members), Scale(), SmoothRank())
+    smooth = projected_pit(normal(9, 3, seed=18), Ensemble(members), Scale(), SmoothRank())
     assert smooth.values.requires_grad
     with torch.no_grad():
-        assert not pits(y, law, Location()).lower.requires_grad
+        assert not projected_pit(y, law, Location()).lower.requires_grad
 
 
 def test_a_large_weighted_ensemble_is_split_with_its_weights():
@@ -246,8 +242,8 @@ def test_a_large_weighted_ensemble_is_split_with_its_weights():
     chosen = reference_subset(n_members)
     rest = torch.tensor([m for m in range(n_members) if m not in set(chosen.tolist())])
     by_hand = Ensemble(members[:, rest], weights[:, rest], Ensemble(members[:, chosen], weights[:, chosen]))
-    found = pits(y, Ensemble(members, weights), [Marginal(), PCA(), HDR(), Copula()])
-    expected = pits(y, by_hand, [Marginal(), PCA(), HDR(), Copula()])
+    found = projected_pit(y, Ensemble(members, weights), [Marginal(), PCA(), HDR(), Copula()])
+    expected = projected_pit(y, by_hand, [Marginal(), PCA(), HDR(), Copula()])
     torch.testing.assert_close(found.lower, expected.lower)
     torch.testing.assert_close(found.upper, expected.upper)
     assert found.notes["HDR"].endswith(", learnt from 250 of 1,200 members, the others are ranked")
@@ -259,10 +255,10 @@ def test_a_large_weighted_ensemble_is_split_with_its_weights():
 
 def test_a_closed_form_is_asked_for_by_name_and_keeps_its_points_only_if_asked_to():
     y, law = normal(5, 3, seed=22), mixture()
-    alone = pits(y, law, Location(), ClosedForm())
+    alone = projected_pit(y, law, Location(), ClosedForm())
     assert not alone.has_points
     assert alone.points is None
-    kept = pits(y, law, Location(), ClosedForm(), n_draws=30, exchangeable=True)
+    kept = projected_pit(y, law, Location(), ClosedForm(), n_draws=30, exchangeable=True)
     assert torch.equal(alone.lower, kept.lower)
     assert kept.points.lower.shape == (5, 31, 1)
     assert torch.equal(kept.points.lower[:, 0], kept.lower)
@@ -270,20 +266,20 @@ def test_a_closed_form_is_asked_for_by_name_and_keeps_its_points_only_if_asked_t
 
 
 def test_a_smooth_rank_says_that_it_is_one_and_not_exact():
-    smooth = pits(normal(5, 3, seed=26), mixture(), [Scale()], SmoothRank(temperature=7.0), n_draws=12)
+    smooth = projected_pit(normal(5, 3, seed=26), mixture(), [Scale()], SmoothRank(temperature=7.0), n_draws=12)
     assert not smooth.exact
     assert smooth.method == "smooth rank among 12 draws, temperature 7"
     assert smooth.are_values
-    assert pits(normal(5, 3, seed=26), mixture(), [Scale(), Location()], n_draws=12).exact
+    assert projected_pit(normal(5, 3, seed=26), mixture(), [Scale(), Location()], n_draws=12).exact
 
 
 def test_empirical_ranks_are_shares_of_members_at_or_below():
     y = torch.tensor([[2.0], [0.0], [9.0], [2.5]]).double()
     members = torch.tensor([1.0, 2.0, 2.0, 3.0, 4.0]).double().expand(4, 5)[..., None]
     weights = torch.tensor([1.0, 2.0, 1.0, 3.0, 1.0]).double().expand(4, 5)
-    plain = pits(y, Ensemble(members), Marginal(), EmpiricalRank())
+    plain = projected_pit(y, Ensemble(members), Marginal(), EmpiricalRank())
     assert plain.values.flatten().tolist() == pytest.approx([3 / 5, 0.0, 1.0, 3 / 5])
-    weighted = pits(y, Ensemble(members, weights), Marginal(), EmpiricalRank())
+    weighted = projected_pit(y, Ensemble(members, weights), Marginal(), EmpiricalRank())
     assert weighted.values.flatten().tolist() == pytest.approx([4 / 8, 0.0, 1.0, 4 / 8])
     assert not plain.exact
     assert plain.method == "empirical rank among 5 members"
@@ -293,9 +289,9 @@ def test_empirical_ranks_are_shares_of_members_at_or_below():
 def test_a_member_with_all_the_weight_has_nobody_to_be_ranked_among():
     members = torch.tensor([[[1.0], [2.0], [3.0]]]).double()
     forecast = Ensemble(members, torch.tensor([[0.0, 0.0, 2.0]]).double())
-    empirical = pits(torch.tensor([[1.5]]).double(), forecast, Marginal(), EmpiricalRank(), exchangeable=True)
+    empirical = projected_pit(torch.tensor([[1.5]]).double(), forecast, Marginal(), EmpiricalRank(), exchangeable=True)
     assert empirical.points.lower[0, :, 0].tolist() == [0.0, 0.0, 0.0, 1.0]
-    ranked = pits(torch.tensor([[1.5]]).double(), forecast, Marginal(), exchangeable=True)
+    ranked = projected_pit(torch.tensor([[1.5]]).double(), forecast, Marginal(), exchangeable=True)
     assert ranked.points.lower[0, :, 0].tolist() == [0.0, 0.0, 0.0, 0.0]
     assert ranked.points.upper[0, :, 0].tolist() == [0.0, 0.0, 0.0, 1.0]
 
@@ -304,26 +300,26 @@ def test_weighted_ranks_are_shares_of_the_weight_below_and_at():
     y = torch.tensor([[2.0]]).double()
     members = torch.tensor([[[1.0], [2.0], [3.0]]]).double()
     weights, own = torch.tensor([[1.0, 2.0, 3.0]]).double(), torch.tensor([4.0]).double()
-    exact = pits(y, Ensemble(members, weights), Marginal(), observation_weights=own, exchangeable=True)
+    exact = projected_pit(y, Ensemble(members, weights), Marginal(), observation_weights=own, exchangeable=True)
     assert exact.exact
     assert exact.method == "weighted rank among 3 members"
     assert exact.points.lower[0, :, 0].tolist() == pytest.approx([0.1, 0.0, 0.1, 0.7])
     assert exact.points.upper[0, :, 0].tolist() == pytest.approx([0.7, 0.1, 0.7, 1.0])
-    unknown = pits(y, Ensemble(members, weights), Marginal(), exchangeable=True)
+    unknown = projected_pit(y, Ensemble(members, weights), Marginal(), exchangeable=True)
     assert not unknown.exact
     assert unknown.method.endswith("the observation's own weight unknown: approximate")
     # a member that stands in for the observation leaves its own weight out
     assert unknown.points.lower[0, :, 0].tolist() == pytest.approx([1 / 6, 0.0, 1 / 4, 3 / 3])
     assert unknown.points.upper[0, :, 0].tolist() == pytest.approx([3 / 6, 0.0, 1 / 4, 3 / 3])
-    alone = pits(y, Ensemble(members, weights), Marginal())
+    alone = projected_pit(y, Ensemble(members, weights), Marginal())
     assert (alone.lower.item(), alone.upper.item()) == pytest.approx((1 / 6, 3 / 6))
 
 
 def test_randomised_ranks_lie_in_their_intervals_and_depend_on_the_names_of_cases():
     x = normal(40, 6, 2, seed=23).round()
     y, forecast = x[:, 0], Ensemble(x[:, 1:])
-    whole = pits(y, forecast, [Marginal()], exchangeable=True)
-    drawn = pits(y, forecast, [Marginal()], RandomisedRank(), exchangeable=True)
+    whole = projected_pit(y, forecast, [Marginal()], exchangeable=True)
+    drawn = projected_pit(y, forecast, [Marginal()], RandomisedRank(), exchangeable=True)
     assert drawn.are_values
     assert drawn.method == "randomised rank among 5 members"
     assert (drawn.points.lower >= whole.points.lower).all()
@@ -331,21 +327,21 @@ def test_randomised_ranks_lie_in_their_intervals_and_depend_on_the_names_of_case
     inside = ((drawn.points.lower - whole.points.lower) / (whole.points.upper - whole.points.lower)).flatten()
     assert abs(float(inside.mean()) - 0.5) < 5 / (12 * len(inside)) ** 0.5
     back = torch.arange(39, -1, -1)
-    turned = pits(y[back], Ensemble(x[back, 1:]), [Marginal()], RandomisedRank(), case_ids=back)
+    turned = projected_pit(y[back], Ensemble(x[back, 1:]), [Marginal()], RandomisedRank(), case_ids=back)
     assert torch.equal(turned.lower, drawn.lower[back])
-    assert not torch.equal(pits(y, forecast, [Marginal()], RandomisedRank(), seed=1).lower, drawn.lower)
+    assert not torch.equal(projected_pit(y, forecast, [Marginal()], RandomisedRank(), seed=1).lower, drawn.lower)
 
 
 def test_the_case_ids_of_a_result_are_those_given():
     x = normal(4, 3, 1, seed=24)
     ids = torch.tensor([9, 2, 5, 7])
-    assert pits(x[:, 0], Ensemble(x[:, 1:]), Marginal(), case_ids=ids).case_ids.tolist() == [9, 2, 5, 7]
-    assert pits(x[:, 0], Ensemble(x[:, 1:]), Marginal()).case_ids.tolist() == [0, 1, 2, 3]
+    assert projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal(), case_ids=ids).case_ids.tolist() == [9, 2, 5, 7]
+    assert projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal()).case_ids.tolist() == [0, 1, 2, 3]
     law = mixture(4, 3)
     y = normal(4, 3, seed=25)
-    scale = pits(y, law, Scale(), n_draws=9, case_ids=ids)
+    scale = projected_pit(y, law, Scale(), n_draws=9, case_ids=ids)
     order = torch.tensor([2, 0, 3, 1])
-    turned = pits(y[order], law.select(order), Scale(), n_draws=9, case_ids=ids[order])
+    turned = projected_pit(y[order], law.select(order), Scale(), n_draws=9, case_ids=ids[order])
     assert torch.equal(turned.lower, scale.lower[order])
 
 

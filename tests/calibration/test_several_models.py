@@ -42,10 +42,6 @@ PRERANKS = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula(
 BLOCKS = torch.tensor([4, 4, 1, 1, 1, 9, 9])
 
 
-def pits(y, forecast, preranks, how=None, **options):
-    return projected_pit(y, forecast, preranks, how, **options)
-
-
 def numbers(*size, seed=0):
     return torch.rand(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
@@ -81,9 +77,9 @@ def options(kind, e=...):
 def test_pits_of_ensembles(kind, how):
     y, forecast, one = ensembles(kind)
     exchangeable = not isinstance(how, SmoothRank)
-    found = pits(y, forecast, PRERANKS, how, exchangeable=exchangeable, **options(kind))
+    found = projected_pit(y, forecast, PRERANKS, how, exchangeable=exchangeable, **options(kind))
     for e in EVERY:
-        alone = pits(*one(e), PRERANKS, how, exchangeable=exchangeable, **options(kind, e))
+        alone = projected_pit(*one(e), PRERANKS, how, exchangeable=exchangeable, **options(kind, e))
         same(found.lower[e], alone.lower)
         same(found.upper[e], alone.upper)
         same(found.tied[e], alone.tied)
@@ -102,9 +98,9 @@ def test_pits_of_mixtures(how):
     loc = torch.randn(*LEAD, N, 2, D, generator=generator).double()
     tril = torch.randn(*LEAD, N, 2, D, D, generator=generator).double().tril(-1) + torch.eye(D)
     y = torch.randn(*LEAD, N, D, generator=generator).double()
-    found = pits(y, GaussianMixture(logits, loc, tril), PRERANKS, how, n_draws=15)
+    found = projected_pit(y, GaussianMixture(logits, loc, tril), PRERANKS, how, n_draws=15)
     for e in EVERY:
-        alone = pits(y[e], GaussianMixture(logits[e], loc[e], tril[e]), PRERANKS, how, n_draws=15)
+        alone = projected_pit(y[e], GaussianMixture(logits[e], loc[e], tril[e]), PRERANKS, how, n_draws=15)
         same(found.lower[e], alone.lower)
         same(found.upper[e], alone.upper)
 
@@ -124,9 +120,9 @@ def test_tests(kind, setting):
         "squares": {"power": 2},
     }[setting]
     preranks = [Marginal(), Location(), PCA()]
-    found = pce_test(pits(y, forecast, preranks, exchangeable=True), n_replicates=39, **given)
+    found = pce_test(projected_pit(y, forecast, preranks, exchangeable=True), n_replicates=39, **given)
     for e in EVERY:
-        alone = pce_test(pits(*one(e), preranks, exchangeable=True), n_replicates=39, **given)
+        alone = pce_test(projected_pit(*one(e), preranks, exchangeable=True), n_replicates=39, **given)
         for name in found._fields:
             if name == "groups":
                 continue
@@ -138,10 +134,10 @@ def test_tests(kind, setting):
 @pytest.mark.parametrize("kind", ["plain", "tied", "weighted"])
 def test_power(kind, exchangeable):
     y, forecast, one = ensembles(kind)
-    found = projection_power(pits(y, forecast, PRERANKS, exchangeable=exchangeable))
+    found = projection_power(projected_pit(y, forecast, PRERANKS, exchangeable=exchangeable))
     assert found.shape == (*LEAD, 14)
     for e in EVERY:
-        alone = projection_power(pits(*one(e), PRERANKS, exchangeable=exchangeable))
+        alone = projection_power(projected_pit(*one(e), PRERANKS, exchangeable=exchangeable))
         if exchangeable or kind != "tied":  # whether ranks tie is asked of all models together
             same(found[e], alone)
 
@@ -149,10 +145,10 @@ def test_power(kind, exchangeable):
 def test_exchanged_replicates():
     y, forecast, one = ensembles("tied")
     levels = centred_levels(20)
-    found = exchange_replicates(pits(y, forecast, PRERANKS, exchangeable=True), levels, 9)
+    found = exchange_replicates(projected_pit(y, forecast, PRERANKS, exchangeable=True), levels, 9)
     assert found.pce.shape == found.maximum.shape == (9, *LEAD, 14)
     for e in EVERY:
-        alone = exchange_replicates(pits(*one(e), PRERANKS, exchangeable=True), levels, 9)
+        alone = exchange_replicates(projected_pit(*one(e), PRERANKS, exchangeable=True), levels, 9)
         same(found.pce[:, *e], alone.pce)
         same(found.maximum[:, *e], alone.maximum)
 
@@ -161,10 +157,10 @@ def test_exchanged_replicates():
 def test_curves_and_errors_of_numbers_and_of_intervals(weighted):
     weights = numbers(N, seed=8) if weighted else None
     y, forecast, one = ensembles("tied")
-    z, ranks = numbers(*LEAD, N, 3, seed=9), pits(y, forecast, PRERANKS)
+    z, ranks = numbers(*LEAD, N, 3, seed=9), projected_pit(y, forecast, PRERANKS)
     for e in EVERY:
         for function in (reliability_curve, pce):
-            for together, alone in ((z, z[e]), (ranks, pits(*one(e), PRERANKS))):
+            for together, alone in ((z, z[e]), (ranks, projected_pit(*one(e), PRERANKS))):
                 for given in ({}, {"n_levels": 7}, {"levels": inclusive_levels(5)}):
                     found = function(together, case_weights=weights, **given)
                     expected = function(alone, case_weights=weights, **given)
@@ -184,9 +180,9 @@ def test_smooth_errors_with_weights_of_their_own():
 @pytest.mark.parametrize("blocks", [None, BLOCKS])
 def test_corrected_errors(blocks):
     y, forecast, one = ensembles("tied")
-    z, ranks = numbers(*LEAD, N, 3, seed=12), pits(y, forecast, PRERANKS)
+    z, ranks = numbers(*LEAD, N, 3, seed=12), projected_pit(y, forecast, PRERANKS)
     for e in EVERY:
-        for together, alone in ((z, z[e]), (ranks, pits(*one(e), PRERANKS))):
+        for together, alone in ((z, z[e]), (ranks, projected_pit(*one(e), PRERANKS))):
             same(corrected_pce(together, power=2, blocks=blocks)[e], corrected_pce(alone, power=2, blocks=blocks))
             same(corrected_pce(together, expected=0.1)[e], corrected_pce(alone, expected=0.1))
         if blocks is None:
@@ -200,10 +196,10 @@ def test_intervals(blocks):
     members = torch.randn(*LEAD, 40, 5, D, generator=torch.Generator().manual_seed(13)).double()
     grid, null = centred_levels(20), numbers(19, *LEAD, seed=14) * 0.02
     for preranks in ([Marginal()], [Location()]):
-        together = pits(x, Ensemble(members), preranks)
+        together = projected_pit(x, Ensemble(members), preranks)
         found = pce_intervals(together, 0.9, grid, null, 29, 3, blocks)
         for e in EVERY:
-            alone = pits(x[e], Ensemble(members[e]), preranks)
+            alone = projected_pit(x[e], Ensemble(members[e]), preranks)
             for several, single in zip(found, pce_intervals(alone, 0.9, grid, null[:, *e], 29, 3, blocks), strict=True):
                 same(several[e], single)
 

@@ -225,8 +225,7 @@ def view_of(forecast: Forecast | View) -> View:
 def log_density(law: Distribution, points: Tensor) -> Tensor:
     """Log density of points (..., N, P, D) under any distribution with batch shape (..., N)."""
     if isinstance(law, MultivariateNormal):  # torch's own triangular solve rounds equal points by their position
-        one = law.loc.new_zeros(*law.batch_shape, 1)
-        law = GaussianMixture(one, law.loc[..., None, :], law.scale_tril[..., None, :, :])
+        law = GaussianMixture.of_normal(law)
     if isinstance(law, GaussianMixture):
         return law.log_density(points)
     try:

@@ -10,7 +10,7 @@ from prerank.forecast.layout import Inputs, as_ensemble, observations_and_foreca
 from prerank.forecast.mixture import GaussianMixture
 from prerank.forecast.precision import in_one_precision, precision_of
 from prerank.forecast.requirements import require_fitting, require_members, require_observations, require_parameters
-from prerank.forecast.support import refuse_outside_support
+from prerank.forecast.support import inside_support, refuse_outside_support
 from prerank.forecast.whole import require_whole
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "differentiable_draws",
     "equally_weighted_draws",
     "in_one_precision",
+    "inside_support",
     "label_text",
     "labels_of",
     "log_sum_exp",

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints
+from torch.distributions import Distribution, MultivariateNormal, constraints
 
 from prerank.forecast.arrays import as_tensor
 from prerank.forecast.drawing import Draw
@@ -54,6 +54,12 @@ class GaussianMixture(Distribution):
         *lead, n_cases = self.batch_shape or (None,)
         axes = {} if n_cases is None else {"case": n_cases}
         return f"GaussianMixture({shape_in_words(tuple(lead), **axes, component=self.n_components, target=self.n_targets)})"
+
+    @staticmethod
+    def of_normal(normal: MultivariateNormal) -> "GaussianMixture":
+        """A multivariate normal as the mixture of one component that it is."""
+        one = normal.loc.new_zeros(*normal.batch_shape, 1)
+        return GaussianMixture(one, normal.loc[..., None, :], normal.scale_tril[..., None, :, :])
 
     @property
     def n_components(self) -> int:

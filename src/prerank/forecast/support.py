@@ -6,19 +6,23 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 
+def inside_support(y: Tensor, forecast: Distribution) -> Tensor | None:
+    """Whether values (..., N, D) are possible, (..., N); None where the support is unknown or cannot be asked."""
+    try:
+        inside = forecast.support.check(y)  # type: ignore[union-attr]
+    except (AttributeError, RuntimeError):  # a NotImplementedError is one of the latter
+        return None
+    return inside if inside.ndim < y.ndim else inside.all(-1)
+
+
 def refuse_outside_support(
     y: Tensor, forecast: Any, remedy: str = "pass draws as an Ensemble, or leave HDR() out"
 ) -> None:
     """Refuse observations (N, D) that a distribution calls impossible: they have no density, so no density rank."""
     if not isinstance(forecast, Distribution):
         return
-    try:
-        support = forecast.support
-        inside = support.check(y)  # type: ignore[union-attr]
-    except (AttributeError, RuntimeError):  # a NotImplementedError is one of the latter
-        return  # a support that is unknown, or cannot be asked
-    inside = inside if inside.ndim < y.ndim else inside.all(-1)
-    if bool(inside.all()):
+    inside = inside_support(y, forecast)
+    if inside is None or bool(inside.all()):
         return
     outside = ~inside.reshape(-1)
     first = int(outside.nonzero()[0])

@@ -22,6 +22,7 @@ from prerank.forecast import (
     as_ensemble,
     described,
     equally_weighted_draws,
+    inside_support,
     observations_and_forecast,
     require_fitting,
     require_members,
@@ -89,8 +90,7 @@ def as_density(forecast: Forecast) -> Distribution:
 def as_mixture(forecast: Forecast) -> GaussianMixture:
     """A forecast whose CDFs are closed forms: a mixture or one Gaussian as it is, an ensemble by its kernel density."""
     if isinstance(forecast, MultivariateNormal):
-        one = forecast.loc.new_zeros(*forecast.batch_shape, 1)
-        return GaussianMixture(one, forecast.loc[..., None, :], forecast.scale_tril[..., None, :, :])
+        return GaussianMixture.of_normal(forecast)
     forecast = as_density(forecast)
     if isinstance(forecast, GaussianMixture):
         return forecast
@@ -114,12 +114,8 @@ def log_density(forecast: Distribution, points: Tensor) -> Tensor:
 
 
 def _inside(forecast: Distribution, points: Tensor) -> Tensor | None:
-    try:
-        inside = forecast.support.check(points.movedim(-2, 0))  # type: ignore[union-attr]
-    except (AttributeError, NotImplementedError, RuntimeError):
-        return None  # a support that is unknown, or cannot be asked
-    inside = inside if inside.ndim < points.ndim else inside.all(-1)
-    return inside.movedim(0, -1)
+    inside = inside_support(points.movedim(-2, 0), forecast)
+    return None if inside is None else inside.movedim(0, -1)
 
 
 def in_parts(forecast: Distribution, n_draws: int) -> Iterator[tuple[slice, Distribution, Tensor]]:

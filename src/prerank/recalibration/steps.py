@@ -47,10 +47,7 @@ class Step(Protocol):
 
 def as_mixture(forecast: Forecast) -> Forecast:
     """A multivariate normal as the mixture of one component that it is; anything else as it is."""
-    if isinstance(forecast, MultivariateNormal):
-        one = forecast.loc.new_zeros(*forecast.batch_shape, 1)
-        return GaussianMixture(one, forecast.loc[..., None, :], forecast.scale_tril[..., None, :, :])
-    return forecast
+    return GaussianMixture.of_normal(forecast) if isinstance(forecast, MultivariateNormal) else forecast
 
 
 def moments(forecast: Forecast, seed: int) -> tuple[Tensor, Tensor, Tensor]:
