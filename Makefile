@@ -34,14 +34,15 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	$(BIN)/sphinx-build --builder html --nitpicky --fail-on-warning --keep-going --quiet docs build/site
 
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 docs: setup
-	$(BIN)/mkdocs serve
+	$(BIN)/sphinx-build --builder html --nitpicky --quiet docs build/site
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache

@@ -1,22 +1,23 @@
-"""mkdocs hook: formulas become pictures while the site is built, so that a page needs no script and no network.
+"""Sphinx extension: formulas become pictures while the site is built, so that a page needs no script and no network.
 
-`pymdownx.arithmatex` marks the formulas of pages and docstrings; matplotlib typesets them; the page gets inline SVG in the
-colour and size of the text around it. A formula that cannot be typeset is a warning, which the strict build refuses.
+matplotlib typesets the formulas of pages and docstrings; the page gets inline SVG in the colour and size of the text around
+it. A formula that cannot be typeset is a warning, which the strict build refuses.
 """
 
 import html
-import logging
 import re
 from functools import lru_cache
 from typing import Any
 
+from docutils import nodes
 from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath, TextToPath
+from sphinx.application import Sphinx
+from sphinx.util import logging
 
-_LOG = logging.getLogger("mkdocs.hooks.formulas")
+_LOG = logging.getLogger(__name__)
 _SIZE = 100.0  # glyph coordinates per em
-_FORMULA = re.compile(r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.DOTALL)
 _LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C"}
 # what LaTeX knows and matplotlib does not
 _REWRITES = (
@@ -37,25 +38,39 @@ _REWRITES = (
 )
 
 
-def on_page_content(content: str, **_: Any) -> str:
-    """Replace every marked formula of a page."""
-    return _FORMULA.sub(lambda found: _picture(found[1], html.unescape(found[2]).strip()), content)
+def inline(translator: Any, node: nodes.math) -> None:
+    """A formula within a line."""
+    _append(translator, node, "span")
+
+
+def block(translator: Any, node: nodes.math_block) -> None:
+    """A formula by itself."""
+    _append(translator, node, "div")
+
+
+def _append(translator: Any, node: nodes.Element, tag: str) -> None:
+    formula = node.astext().strip()
+    picture = _picture(tag, formula)
+    if picture is None:
+        _LOG.warning("cannot typeset %r", formula, location=node)
+        picture = f"<code>{html.escape(formula)}</code>"
+    translator.body.append(picture)
+    raise nodes.SkipNode
 
 
 @lru_cache(maxsize=None)
-def _picture(tag: str, formula: str) -> str:
+def _picture(tag: str, formula: str) -> str | None:
     plain = formula
-    if tag == "div":
-        plain = re.sub(r"\\frac", r"\\dfrac", plain)
     for pattern, replacement in _REWRITES:
         plain = re.sub(pattern, replacement, plain)
+    if tag == "div":
+        plain = plain.replace(r"\frac", r"\dfrac")
     font = FontProperties(size=_SIZE, math_fontfamily="cm")
     try:
         width, height, descent = TextToPath().get_text_width_height_descent(f"${plain}$", font, ismath=True)
         path = TextPath((0, 0), f"${plain}$", prop=font)
-    except ValueError as error:
-        _LOG.warning("cannot typeset %r: %s", formula, str(error).splitlines()[-1])
-        return f"<code>{html.escape(formula)}</code>"
+    except ValueError:
+        return None
     steps = []
     for points, code in path.iter_segments(curves=True, simplify=False):
         if code == Path.CLOSEPOLY:
@@ -67,3 +82,8 @@ def _picture(tag: str, formula: str) -> str:
     label = html.escape(formula, quote=True)
     drawing = f'<svg role="img" aria-label="{label}" viewBox="{box}" style="{style}"><path d="{"".join(steps)}"/></svg>'
     return f'<{tag} class="formula">{drawing}</{tag}>'
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_html_math_renderer("paths", inline_renderers=(inline, None), block_renderers=(block, None))
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

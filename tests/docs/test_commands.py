@@ -19,7 +19,7 @@ from prerank.studies.benchmark.run import Summary
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```([^\s`]*)[^\n`]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"`([^`]+)`")
 PROGRAMS = {
     "prerank",
@@ -31,7 +31,7 @@ PROGRAMS = {
     "pytest",
     "ruff",
     "mypy",
-    "mkdocs",
+    "sphinx-build",
     "git",
     "cd",
     "export",

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + list((ROOT / "docs").rglob("*.md"))
 )
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```([^\s`]*)[^\n`]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 # what the reader of a page is told to have at hand
@@ -92,7 +92,7 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page):
 
 
 def slug(heading: str) -> str:
-    """A heading's anchor, as mkdocs and GitHub make it."""
+    """A heading's anchor, as MyST and GitHub make it."""
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower())
 
 

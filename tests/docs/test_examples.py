@@ -1,6 +1,7 @@
 """The examples of docs/extending.md: each is a file that runs by itself, and does what the page says."""
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def load(path):
 
 def test_the_page_shows_every_example_and_nothing_else():
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    shown = [line.split('"')[1] for line in page.splitlines() if line.startswith("--8<--")]
+    shown = re.findall(r"^```\{literalinclude\} \.\./(\S+)$", page, re.MULTILINE)
     assert sorted(shown) == [path.relative_to(ROOT).as_posix() for path in EXAMPLES]
 
 

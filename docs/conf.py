@@ -1,0 +1,69 @@
+"""Sphinx configuration. Neither the build nor a reader's browser fetches anything from elsewhere."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "docs" / "_build"), str(ROOT / "src")]
+# Code cells run in a process of their own, which must import the same prerank, on one thread, like the tests.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from prerank import __version__  # noqa: E402
+
+project = "prerank"
+author = "The prerank developers"
+project_copyright = author
+release = version = __version__
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton", "formulas", "docstrings"]
+exclude_patterns = ["_build", "**.ipynb_checkpoints"]
+templates_path = ["_templates"]
+root_doc = "index"
+nitpicky = True
+myst_enable_extensions = ["attrs_inline", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+myst_dmath_double_inline = True
+
+# Code cells of the tutorials run at every build, and an exception ends it.
+nb_execution_mode = "auto" if "PRERANK_DOCS_FAST" not in os.environ else "off"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
+nb_merge_streams = True
+
+copybutton_exclude = ".linenos, .gp, .go"
+
+autodoc_default_options = {
+    "members": True,
+    "member-order": "bysource",
+    "exclude-members": "arg_constraints, support, has_rsample",
+}
+autodoc_typehints = "none"
+autodoc_preserve_defaults = True
+add_module_names = False
+python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
+maximum_signature_line_length = 88
+
+html_theme = "pydata_sphinx_theme"
+html_title = "prerank"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_math_renderer = "paths"
+html_context = {"default_mode": "auto"}
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_theme_options = {
+    "logo": {"text": "prerank"},
+    "navbar_align": "left",
+    "header_links_before_dropdown": 6,
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "show_prev_next": True,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
