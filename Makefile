@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: setup demo test test-portable mutants check format docs clean
 
@@ -10,7 +11,8 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PIP) 'pip>=25.1'
+	$(PIP) --editable '.[dask,xarray]' --group dev
 	touch $@
 
 demo: setup
@@ -26,7 +28,7 @@ test-portable: setup
 
 # Would the tests notice a fault? 400 mutants, half an hour; ARGS="--changed HEAD~3" or "--only scores" for less.
 mutants: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
+	$(PIP) --group mutants
 	$(BIN)/python benchmarks/mutants.py $(ARGS)
 
 check: setup

@@ -49,12 +49,17 @@ def test_what_computes_is_noticed_by_the_test_above():
     assert HEAVY & set(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_the_version_is_that_of_the_package_and_of_its_metadata():
+def test_the_version_is_that_of_the_package():
     done = run("--version")
     assert done.returncode == 0
     assert done.stdout.splitlines()[0] == f"prerank {prerank.__version__}"
-    project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
-    assert re.search(r'^version = "(.+)"$', project, re.MULTILINE)[1] == prerank.__version__
+
+
+def test_no_other_file_states_the_version():
+    root = Path(__file__).parents[2]
+    for name in ("pyproject.toml", "CITATION.cff", "docs/conf.py"):
+        text = (root / name).read_text(encoding="utf-8")
+        assert not re.search(r"^version\s*[=:]\s*[\"']?\d", text, re.MULTILINE), f"{name} states a version of its own"
 
 
 def test_the_startup_benchmark_tells_all_it_measures(benchmark_script):
