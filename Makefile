@@ -36,14 +36,14 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/sphinx-build --builder html --nitpicky --fail-on-warning --keep-going --quiet docs build/site
+	$(BIN)/sphinx-build --builder html --nitpicky --fail-on-warning --keep-going --quiet --jobs 2 docs build/site
 
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 docs: setup
-	$(BIN)/sphinx-build --builder html --nitpicky --quiet docs build/site
+	$(BIN)/sphinx-build --builder html --nitpicky --quiet --jobs 2 docs build/site
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000
 
 clean:

@@ -9,6 +9,7 @@ sys.path[:0] = [str(ROOT / "docs" / "_build"), str(ROOT / "src")]
 # Code cells run in a process of their own, which must import the same prerank, on one thread, like the tests.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["COLUMNS"] = "100"  # how wide tables are printed
 
 from prerank import __version__  # noqa: E402
 
@@ -19,7 +20,7 @@ release = version = __version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton", "formulas", "docstrings"]
 exclude_patterns = ["_build", "**.ipynb_checkpoints"]
-templates_path = ["_templates"]
+
 root_doc = "index"
 nitpicky = True
 myst_enable_extensions = ["attrs_inline", "deflist", "dollarmath"]
@@ -29,7 +30,7 @@ myst_dmath_double_inline = True
 # Code cells of the tutorials run at every build, and an exception ends it.
 nb_execution_mode = "auto" if "PRERANK_DOCS_FAST" not in os.environ else "off"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 600  # seconds per cell, for a busy machine
 nb_merge_streams = True
 
 copybutton_exclude = ".linenos, .gp, .go"
@@ -55,6 +56,7 @@ html_context = {"default_mode": "auto"}
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
+html_sidebars = {"index": []}
 html_theme_options = {
     "logo": {"text": "prerank"},
     "navbar_align": "left",
