@@ -10,6 +10,11 @@ sys.path[:0] = [str(ROOT / "docs" / "_build"), str(ROOT / "src")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["COLUMNS"] = "100"  # how wide tables are printed
+# A profile of its own, so that a reader's settings change nothing, without the kernel's remarks about its transport.
+profile = ROOT / "build" / "ipython" / "profile_default"
+profile.mkdir(parents=True, exist_ok=True)
+(profile / "ipython_kernel_config.py").write_text("get_config().IPKernelApp.log_level = 'ERROR'\n", encoding="utf-8")
+os.environ["IPYTHONDIR"] = str(profile.parent)
 
 from prerank import __version__  # noqa: E402
 

@@ -32,7 +32,15 @@ def render(
     columns: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO, notes: Sequence[str] = (), width: int = 110
 ) -> None:
     """Write a table and its notes as plain text."""
-    console = Console(file=stream, width=width, no_color=True, highlight=False, emoji=False, markup=False)
+    console = Console(
+        file=stream,
+        width=width,
+        no_color=True,
+        highlight=False,
+        emoji=False,
+        markup=False,
+        force_jupyter=False,  # in a notebook the text would be shown as HTML, and the stream stay empty
+    )
     console.print(terminal_table(columns, rows))
     if notes:
         console.print()
