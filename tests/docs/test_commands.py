@@ -104,6 +104,7 @@ OTHERWISE = {
     "prerank datasets show NAME": How("prerank datasets show diabetes", "a place holder", "diabetes-targets.png"),
     "pip install .": How(None, "installs, and needs the network"),
     "pip install 'prerank[dask]'": How(None, "installs, and needs the network"),
+    "pip install '.[connectors]'": How(None, "installs, and needs the network"),
     "dask worker --nthreads 1": How(None, "needs a scheduler"),
     "python benchmarks/simulations.py": How(None, "takes minutes"),
     "python docs/_build/architecture.py": How(None, "writes into the documentation; see test_architecture.py"),
@@ -296,7 +297,7 @@ def test_make_knows_every_target_that_a_page_names(command):
 def test_what_is_not_run_names_things_that_exist():
     extras = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.optional-dependencies]")[2]
     for command in OTHERWISE:
-        for extra in re.findall(r"prerank\[(\w+)\]", command):
+        for extra in re.findall(r"(?:prerank|\.)\[(\w+)\]", command):
             assert f"\n{extra} = " in extras, f"{command}: there is no such extra"
         for script in re.findall(r"^python (\S+\.py)", command):
             assert (ROOT / script).exists(), f"{command}: there is no such script"
