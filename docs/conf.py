@@ -33,7 +33,9 @@ myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
 # Code cells of the tutorials run at every build, and an exception ends it.
-nb_execution_mode = "auto" if "PRERANK_DOCS_FAST" not in os.environ else "off"
+# PRERANK_DOCS_FAST=1 leaves them out, to look at a page of text.
+nb_execution_mode = "off" if os.environ.get("PRERANK_DOCS_FAST") else "auto"
+suppress_warnings = ["myst-nb.lexer"]  # the language of a cell that was not run is unknown
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600  # seconds per cell, for a busy machine
 nb_merge_streams = True
@@ -43,7 +45,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 autodoc_default_options = {
     "members": True,
     "member-order": "bysource",
-    "exclude-members": "arg_constraints, support, has_rsample",
+    "exclude-members": "arg_constraints, support, has_rsample, set_fit_request, set_score_request",
 }
 autodoc_typehints = "none"
 autodoc_preserve_defaults = True
