@@ -11,8 +11,20 @@ if TYPE_CHECKING:
     from prerank.reporting.histograms import HistogramPanel, histogram_grid
     from prerank.reporting.margins import curve_panel, density_panel, point_panel
     from prerank.reporting.pairplot import pair_plot
+    from prerank.reporting.panels import PreRankPanel, ProjectionPanel, ratio
     from prerank.reporting.recalibration import recalibration_figure
-    from prerank.reporting.style import BLUE, CYCLE, GREY, INK, ORANGE, PALE, new_figure, quiet_style, save_figure
+    from prerank.reporting.style import (
+        BLUE,
+        CYCLE,
+        GREY,
+        INK,
+        ORANGE,
+        PALE,
+        new_figure,
+        quiet_style,
+        save_figure,
+        save_named,
+    )
     from prerank.reporting.tables import p_text, render, terminal_table
 
 _HOMES = {
@@ -24,6 +36,8 @@ _HOMES = {
     "ORANGE": "style",
     "PALE": "style",
     "Panel": "demonstration",
+    "PreRankPanel": "panels",
+    "ProjectionPanel": "panels",
     "curve_panel": "margins",
     "demonstration_figure": "demonstration",
     "density_panel": "margins",
@@ -35,9 +49,11 @@ _HOMES = {
     "pair_plot": "pairplot",
     "point_panel": "margins",
     "quiet_style": "style",
+    "ratio": "panels",
     "recalibration_figure": "recalibration",
     "render": "tables",
     "save_figure": "style",
+    "save_named": "style",
     "terminal_table": "tables",
 }
 __getattr__, __dir__ = public_names("prerank.reporting", _HOMES)

@@ -79,3 +79,10 @@ def save_figure(figure: Figure, path: Path | str, formats: tuple[str, ...] = ("p
             figure.savefig(partial, format=suffix, dpi=160, metadata={"Date": None} if suffix == "svg" else None)
         files.append(file)
     return files
+
+
+def save_named(figure: Figure, path: Path | str) -> list[Path]:
+    """Write a figure in the format of its suffix, or as PNG and SVG where it has none."""
+    target = Path(path)
+    suffix = target.suffix.lstrip(".")
+    return save_figure(figure, target.with_suffix("") if suffix else target, (suffix,) if suffix else ("png", "svg"))

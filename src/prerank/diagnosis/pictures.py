@@ -1,0 +1,84 @@
+"""What the pictures of a check show: histograms, curves and consistency bands, computed once for figure and report."""
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from prerank.calibration import PCETest, ProjectedPIT, centred_levels, reliability_curve
+from prerank.reporting import PreRankPanel, ProjectionPanel
+
+BINS = np.linspace(0.0, 1.0, 11)
+
+
+def panels(
+    pit: ProjectedPIT,
+    test: PCETest,
+    table: pd.DataFrame,
+    projections: pd.DataFrame,
+    case_weights: Tensor | None,
+    level: float,
+) -> list[PreRankPanel]:
+    """One panel per pre-rank, from the PITs of a check, its test and its two tables."""
+    levels = centred_levels()
+    found, start = [], 0
+    for part in pit.parts:
+        own, row = pit.of(part.prerank), table.loc[part.prerank].to_dict()
+        curve = _curve(own, levels, case_weights) - levels.numpy()[:, None]
+        heights = _heights(own, case_weights)
+        spread = test.spread[:, start : start + len(part.names)].cpu().numpy()
+        start += len(part.names)
+        width, failed = float(row["band"]), bool(row["adjusted p-value"] <= level)
+        lines = projections.loc[part.prerank].to_dict("records")
+        found.append(
+            PreRankPanel(
+                part.prerank,
+                tuple(
+                    ProjectionPanel(
+                        str(name),
+                        heights[k],
+                        curve[:, k],
+                        width * spread[:, k],
+                        float(line["PCE"]),
+                        float(line["expected PCE"]),
+                        float(line["adjusted p-value"]),
+                        str(line["reading"]),
+                        failed and bool(line["adjusted p-value"] <= level),
+                    )
+                    for k, (name, line) in enumerate(zip(part.names, lines, strict=True))
+                ),
+                levels.numpy(),
+                width * _spread_of_bins(pit.n_cases, case_weights),
+                float(row["PCE"]),
+                float(row["expected PCE"]),
+                float(row["low"]),
+                float(row["high"]),
+                float(row["p-value"]),
+                float(row["adjusted p-value"]),
+                str(row["reading"]),
+                failed,
+            )
+        )
+    return found
+
+
+def _curve(pit: ProjectedPIT, levels: Tensor, case_weights: Tensor | None) -> np.ndarray:
+    weights = None if case_weights is None else case_weights.to(pit.device)
+    return reliability_curve(pit, levels=levels.to(pit.device), case_weights=weights).frequency.cpu().double().numpy()
+
+
+def _heights(pit: ProjectedPIT, case_weights: Tensor | None) -> np.ndarray:
+    """Histogram densities (K, bins) of PITs (N, K); an interval lies in its bins by the share of it in each."""
+    shares = np.diff(_curve(pit, torch.from_numpy(BINS[1:]), case_weights), axis=0, prepend=0.0)
+    return shares.T / np.diff(BINS)
+
+
+def _spread_of_bins(n_cases: int, case_weights: Tensor | None) -> float:
+    """Largest standard deviation that the density of a bin has under calibration, cases being independent.
+
+    A PIT lies in a bin or not, so that the count is binomial; the share of an interval in a bin varies less. The band is as
+    many of these as the band of the curves, whose factor knows how many projections there are and how cases depend.
+    """
+    share = float(BINS[1] - BINS[0])
+    squares = 1 / n_cases if case_weights is None else float((case_weights / case_weights.sum()).square().sum())
+    return (share * (1 - share) * squares) ** 0.5 / share

@@ -1,0 +1,57 @@
+"""The numbers behind the pictures of a check: the figure and the HTML report draw the same values."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class ProjectionPanel(NamedTuple):
+    """One projection of a pre-rank, for its rank histogram and its reliability diagram.
+
+    `heights` (bins,) are densities, 1 where PITs are uniform; `deviation` (J,) is the observed share minus the level, and
+    `half_width` (J,) that of the consistency band around zero. `failed`: its adjusted p-value and that of its pre-rank
+    are at most 0.05.
+    """
+
+    name: str
+    heights: np.ndarray
+    deviation: np.ndarray
+    half_width: np.ndarray
+    error: float
+    expected: float
+    p_value: float
+    reading: str
+    failed: bool
+
+
+class PreRankPanel(NamedTuple):
+    """One pre-rank: its row of the table, its projections, and the half-width of the band of every histogram bin."""
+
+    name: str
+    projections: tuple[ProjectionPanel, ...]
+    levels: np.ndarray
+    bin_half_width: float
+    error: float
+    expected: float
+    low: float
+    high: float
+    p_value: float
+    adjusted: float
+    reading: str
+    failed: bool
+
+    @property
+    def worst(self) -> int:
+        """The number of the projection with the largest PCE against the expected one."""
+        return int(np.argmax([ratio(one.error, one.expected) for one in self.projections]))
+
+
+def ratio(error: float, expected: float) -> float:
+    """PCE over the PCE expected under calibration; where nothing is expected (all is tied), zero or infinite.
+
+    >>> ratio(0.03, 0.01), ratio(0.0, 0.0), ratio(0.1, 0.0)
+    (3.0, 0.0, inf)
+    """
+    if expected > 0:
+        return error / expected
+    return 0.0 if error == 0 else float("inf")
