@@ -1,12 +1,15 @@
 """What the pictures of a check show: histograms, curves and consistency bands, computed once for figure and report."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
 from prerank.calibration import PCETest, ProjectedPIT, centred_levels, reliability_curve
-from prerank.reporting import PreRankPanel, ProjectionPanel
+from prerank.reporting import GroupHeat, PreRankPanel, ProjectionPanel, ratio
 
 BINS = np.linspace(0.0, 1.0, 11)
 
@@ -29,7 +32,7 @@ def panels(
         spread = test.spread[:, start : start + len(part.names)].cpu().numpy()
         start += len(part.names)
         width, failed = float(row["band"]), bool(row["adjusted p-value"] <= level)
-        lines = projections.loc[part.prerank].to_dict("records")
+        lines = projections.loc[[part.prerank]].to_dict("records")
         found.append(
             PreRankPanel(
                 part.prerank,
@@ -60,6 +63,19 @@ def panels(
             )
         )
     return found
+
+
+def group_heat(tables: Mapping[Any, pd.DataFrame], adjusted: Sequence[float], level: float) -> GroupHeat:
+    """The heat map of groups, from the tables of their checks and their p-values adjusted for the groups."""
+    preranks = list(dict.fromkeys(str(name) for table in tables.values() for name in table.index))
+    ratios = np.full((len(tables), len(preranks)), np.nan)
+    failed = np.zeros(ratios.shape, dtype=bool)
+    for g, table in enumerate(tables.values()):
+        for name, row in zip(table.index, table.to_dict("records"), strict=True):
+            place = g, preranks.index(str(name))
+            ratios[place] = ratio(float(row["PCE"]), float(row["expected PCE"]))
+            failed[place] = adjusted[g] <= level and row["adjusted p-value"] <= level
+    return GroupHeat(tuple(map(str, tables)), tuple(preranks), ratios, failed, np.asarray(adjusted))
 
 
 def _curve(pit: ProjectedPIT, levels: Tensor, case_weights: Tensor | None) -> np.ndarray:

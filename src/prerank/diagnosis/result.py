@@ -24,7 +24,7 @@ from prerank.calibration import (
     read,
 )
 from prerank.diagnosis.pictures import panels
-from prerank.reporting import PreRankPanel, diagnosis_figure, p_text, render, save_named
+from prerank.reporting import PreRankPanel, diagnosis_figure, p_text, render, save_named, write_page
 from prerank.wording import counted
 
 LEVEL = 0.05
@@ -50,6 +50,8 @@ class Check:
     attainable: float = 0.0
     n_replicates: int | None = None
     case_weights: Tensor | None = None
+    seed: int | None = None
+    call: str = ""
 
     @property
     def p_value(self) -> float:
@@ -132,6 +134,19 @@ class Check:
         if path is not None:
             save_named(figure, path)
         return figure
+
+    def to_html(
+        self, path: Path | str | None = None, *, title: str = "", command: str = "", python: str = "", date: str = ""
+    ) -> str:
+        """A report as one HTML page that needs no network, at most 2 MB; written to `path` if given.
+
+        It has the verdict, the table, rank histograms and reliability diagrams, what their shapes mean, what to do next,
+        and how to repeat the check: `command` is a command line and `python` the lines for it, both optional. A `date` is
+        shown as it is given; without one the same check makes the same bytes.
+        """
+        from prerank.diagnosis.report import Described, report_of_one  # which itself needs a Check
+
+        return write_page(report_of_one(self, Described(title, command, python, date)), path)
 
 
 def tables(

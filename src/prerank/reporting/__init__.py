@@ -7,11 +7,12 @@ from prerank.lazy import public_names
 if TYPE_CHECKING:
     from prerank.reporting.demonstration import Panel, demonstration_figure
     from prerank.reporting.diagnosis import diagnosis_figure
-    from prerank.reporting.heatmaps import heatmap
+    from prerank.reporting.heatmaps import group_figure, heatmap
     from prerank.reporting.histograms import HistogramPanel, histogram_grid
     from prerank.reporting.margins import curve_panel, density_panel, point_panel
+    from prerank.reporting.page import report_page, write_page
     from prerank.reporting.pairplot import pair_plot
-    from prerank.reporting.panels import PreRankPanel, ProjectionPanel, ratio
+    from prerank.reporting.panels import GroupHeat, PreRankPanel, ProjectionPanel, ratio
     from prerank.reporting.recalibration import recalibration_figure
     from prerank.reporting.style import (
         BLUE,
@@ -31,6 +32,7 @@ _HOMES = {
     "BLUE": "style",
     "CYCLE": "style",
     "GREY": "style",
+    "GroupHeat": "panels",
     "HistogramPanel": "histograms",
     "INK": "style",
     "ORANGE": "style",
@@ -42,6 +44,7 @@ _HOMES = {
     "demonstration_figure": "demonstration",
     "density_panel": "margins",
     "diagnosis_figure": "diagnosis",
+    "group_figure": "heatmaps",
     "heatmap": "heatmaps",
     "histogram_grid": "histograms",
     "new_figure": "style",
@@ -52,8 +55,10 @@ _HOMES = {
     "ratio": "panels",
     "recalibration_figure": "recalibration",
     "render": "tables",
+    "report_page": "page",
     "save_figure": "style",
     "save_named": "style",
     "terminal_table": "tables",
+    "write_page": "page",
 }
 __getattr__, __dir__ = public_names("prerank.reporting", _HOMES)

@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from prerank.reporting.panels import PreRankPanel, ProjectionPanel, ratio
-from prerank.reporting.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, new_figure, quiet_style
+from prerank.reporting.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, QUIET, new_figure, quiet_style
 from prerank.reporting.tables import p_text
 
 HIGHEST = 4.0  # densities above are cut and written out, or one bad pre-rank would flatten all others
@@ -27,7 +27,6 @@ ROWS = 24  # projections that a strip can show
 _STEPS = [(0.0, "#7B2D64"), (1 / 3, PURPLE), (1 / 3, "#EEF0F2"), (2 / 3, "#EEF0F2"), (2 / 3, GREEN), (1.0, "#00513B")]
 OUTSIDE: Colormap = LinearSegmentedColormap.from_list("outside", _STEPS)
 
-_QUIET = "#5A5A5A"
 _WIDTH, _LEFT, _PANEL, _BETWEEN = 5.0, 0.85, 1.72, 0.56
 _TALL, _ROW, _LINE, _GAP = 0.95, 0.13, 0.165, 0.42
 
@@ -184,14 +183,14 @@ def _block(
     times = ratio(panel.error, panel.expected)
     text(left + 0.1, upper, panel.name, color=colour, weight="bold", fontsize=10)
     numbers = f"PCE {panel.error:.3f}, {times:.1f} × expected; adjusted p {p_text(panel.adjusted)}"
-    text(second + _PANEL, upper - 0.02, numbers, fontsize=7.5, color=_QUIET, ha="right")
+    text(second + _PANEL, upper - 0.02, numbers, fontsize=7.5, color=QUIET, ha="right")
     upper -= 0.2
     for words in _words(panel):
         text(left + 0.1, upper, words, fontsize=8.5, color=INK)
         upper -= _LINE
     upper -= 0.04
-    text(first, upper, _drawn(panel), fontsize=7, color=_QUIET)
-    text(second, upper, "observed share − level", fontsize=7, color=_QUIET)
+    text(first, upper, _drawn(panel), fontsize=7, color=QUIET)
+    text(second, upper, "observed share − level", fontsize=7, color=QUIET)
     upper -= _LINE
     histogram, curve = axes(first, upper, _TALL), axes(second, upper, _TALL)
     half = panel.bin_half_width
@@ -241,7 +240,7 @@ def _key(figure: Figure, panels: Sequence[PreRankPanel], size: str, tall: float)
     title = "Rank histograms and reliability diagrams"
     figure.text(0.1 / width, 1 - 0.1 / tall, title, va="top", fontsize=11, weight="bold", color=INK)
     under = f"{size}. Flat, and zero deviation from the diagonal, is calibrated. Axes are common to all."
-    figure.text(0.1 / width, 1 - 0.32 / tall, under, va="top", fontsize=7.5, color=_QUIET, parse_math=False)
+    figure.text(0.1 / width, 1 - 0.32 / tall, under, va="top", fontsize=7.5, color=QUIET, parse_math=False)
     rows = [
         Patch(color=PURPLE, lw=0, label="row: below the band"),
         Patch(color="#EEF0F2", lw=0, label="row: inside"),

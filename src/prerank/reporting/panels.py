@@ -46,6 +46,25 @@ class PreRankPanel(NamedTuple):
         return int(np.argmax([ratio(one.error, one.expected) for one in self.projections]))
 
 
+class GroupHeat(NamedTuple):
+    """Where it fails: PCE over expected (groups, pre-ranks), NaN where a group lacks a pre-rank, and what is rejected.
+
+    `failed` (groups, pre-ranks): the pre-rank fails in a group that fails, both by adjusted p-values.
+    """
+
+    groups: tuple[str, ...]
+    preranks: tuple[str, ...]
+    ratios: np.ndarray
+    failed: np.ndarray
+    adjusted: np.ndarray
+
+    @property
+    def order(self) -> np.ndarray:
+        """Numbers of the groups, the smallest adjusted p-value first, then the largest ratio."""
+        largest = np.nanmax(self.ratios, axis=1)
+        return np.lexsort((np.arange(len(self.groups)), -largest, self.adjusted))
+
+
 def ratio(error: float, expected: float) -> float:
     """PCE over the PCE expected under calibration; where nothing is expected (all is tied), zero or infinite.
 

@@ -14,7 +14,7 @@ from prerank.writing import whole_file
 
 # Okabe and Ito's palette: the forecast, the observation, a comparison, and a muted grey for consistency bands.
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#B2182B"
-INK, GREY, PALE = "#222222", "#8A8A8A", "#E3E6EA"
+INK, QUIET, GREY, PALE = "#222222", "#5A5A5A", "#8A8A8A", "#E3E6EA"
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, "#E69F00", INK)
 
 _RC = {
