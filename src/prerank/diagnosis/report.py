@@ -110,6 +110,7 @@ def _common(
         "date": clipped(described.date),
         "version": version("prerank"),
         "versions": _versions(),
+        "several": any(len(one.projections) > len(one.table) for one in checks),
     }
 
 
@@ -169,13 +170,17 @@ def _rows(panels: Sequence[PreRankPanel]) -> list[dict[str, Any]]:
             "pce": f"{panel.error:.4f}",
             "expected": f"{panel.expected:.4f}",
             "ratio": _times(ratio(panel.error, panel.expected)),
-            "interval": "–" if np.isnan(panel.low) else f"{panel.low:.3f}–{panel.high:.3f}",
+            "interval": _interval(panel, "–"),
             "p": p_text(panel.p_value),
             "adjusted": p_text(panel.adjusted),
             "reading": clipped(panel.reading, 1000),
         }
         for panel in panels
     ]
+
+
+def _interval(panel: PreRankPanel, none: str) -> str:
+    return none if np.isnan(panel.low) else f"{panel.low:.3f}–{panel.high:.3f}"
 
 
 def _times(value: float) -> str:
@@ -273,6 +278,7 @@ def _panel(panel: PreRankPanel, places: np.ndarray, strings: _Strings) -> dict[s
         "e": _short(panel.error),
         "x": _short(panel.expected),
         "p": _short(panel.adjusted),
+        "i": _interval(panel, ""),
         "b": round(1000 * panel.bin_half_width),
         "s": kept.index(panel.worst),
         "k": len(panel.projections),

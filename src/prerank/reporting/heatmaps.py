@@ -55,7 +55,8 @@ def group_figure(heat: GroupHeat, verdict: str) -> Figure:
     left, tall = 0.35 + 0.062 * max(map(len, rows)), 0.22 * len(rows)
     width = max(5.0, left + 0.62 * len(heat.preranks) + 0.1)
     lines = textwrap.wrap(verdict, int(15 * width), max_lines=4, placeholder=" …")
-    head = 1.2 + 0.16 * len(lines)
+    slanted = len(heat.preranks) > 3
+    head = (1.15 if slanted else 0.85) + 0.16 * len(lines)
     with quiet_style():
         figure = new_figure(width, head + tall + 0.15)
         figure.set_layout_engine("none")
@@ -65,10 +66,11 @@ def group_figure(heat: GroupHeat, verdict: str) -> Figure:
         shade = np.log(np.clip(ratios, 1.0, _DARKEST)) / np.log(_DARKEST)
         heatmap(ax, shade, rows, [_label(name, 12) for name in heat.preranks], text, font_size=7.5)
         ax.xaxis.tick_top()
-        ax.tick_params(axis="x", labelrotation=30 if len(heat.preranks) > 3 else 0, labelsize=8)
+        ax.tick_params(axis="x", labelrotation=30 if slanted else 0, labelsize=8)
         for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
             label.set_parse_math(False)
-            label.set_horizontalalignment("left" if label in ax.get_xticklabels() else "right")
+        for label in ax.get_xticklabels():
+            label.set_horizontalalignment("left" if slanted else "center")
         figure.text(0.1 / width, 1 - 0.1 / whole, "Where it fails", va="top", fontsize=11, weight="bold", color=INK)
         note = "PCE over the PCE expected under calibration; ▲ fails (adjusted p ≤ 0.05)"
         if len(chosen) < len(heat.groups):

@@ -20,7 +20,7 @@
   const pText = (p) => (p < 0.001 ? "< 0.001" : p.toFixed(3));
 
   // ---- geometry
-  const W = 320, H = 172, LEFT = 36, RIGHT = 8, TOP = 12, BOTTOM = 22;
+  const W = 260, H = 150, LEFT = 34, RIGHT = 8, TOP = 14, BOTTOM = 22;
   const across = (x) => LEFT + x * (W - LEFT - RIGHT);
   const up = (share) => H - BOTTOM - share * (H - TOP - BOTTOM);
   const round = (x) => Math.round(x * 100) / 100;
@@ -38,14 +38,14 @@
   }
 
   // ---- a chart is a slider: the arrow keys, or the pointer, move along it and a line below tells the numbers
-  function chart(label, count, draw, say) {
+  function chart(caption, label, count, draw, say) {
     const drawing = svg("svg", { viewBox: `0 0 ${W} ${H}`, "aria-hidden": "true" });
     const cursor = svg("g");
     const frame = html("div", {
       class: "chart", role: "slider", tabindex: "0", "aria-label": label,
       "aria-valuemin": "1", "aria-valuemax": String(count), "aria-valuenow": "1", "aria-valuetext": say(0),
     }, drawing);
-    const readout = html("p", { class: "readout" }, "Point at it, or use the arrow keys, for numbers.");
+    const readout = html("p", { class: "readout" }, caption);
     const mark = draw(drawing);
     drawing.append(cursor);
     let place = -1;
@@ -71,7 +71,15 @@
     };
     frame.addEventListener("pointermove", point);
     frame.addEventListener("pointerdown", point);
-    return html("div", {}, frame, readout);
+    const leave = () => {
+      if (document.activeElement === frame && frame.matches(":focus-visible")) return;
+      cursor.replaceChildren();
+      readout.textContent = caption;
+    };
+    frame.addEventListener("pointerleave", leave);
+    frame.addEventListener("blur", () => setTimeout(leave));
+    frame.addEventListener("focus", () => { if (frame.matches(":focus-visible")) move(Math.max(place, 0)); });
+    return html("div", {}, readout, frame);
   }
 
   function histogram(panel, projection, name) {
@@ -95,9 +103,9 @@
     };
     const say = (k) => {
       const where = heights[k] > high ? "above it" : heights[k] < low ? "below it" : "inside it";
-      return `Ranks from ${(k / bins).toFixed(1)} to ${((k + 1) / bins).toFixed(1)}: density ${fixed(heights[k], 2)}; band ${fixed(low, 2)} to ${fixed(high, 2)}, ${where}.`;
+      return `${(k / bins).toFixed(1)} to ${((k + 1) / bins).toFixed(1)}: density ${fixed(heights[k], 2)}; band ${fixed(low, 2)} to ${fixed(high, 2)}, ${where}`;
     };
-    return chart(`Rank histogram of ${name}`, bins, draw, say);
+    return chart("Rank histogram", `Rank histogram of ${name}`, bins, draw, say);
   }
 
   const widthsOf = (panel, projection) => (projection.w || panel.w).map((x) => x / 10000);
@@ -128,9 +136,9 @@
     };
     const say = (j) => {
       const where = Math.abs(deviation[j]) > half[j] ? "outside" : "inside";
-      return `Level ${levels[j].toFixed(3)}: observed share ${fixed(levels[j] + deviation[j], 3)}, deviation ${signed(deviation[j], 3)}; band ±${half[j].toFixed(3)}, ${where}.`;
+      return `Level ${levels[j].toFixed(3)}: share ${fixed(levels[j] + deviation[j], 3)}, ${signed(deviation[j], 3)}; band ±${half[j].toFixed(3)}, ${where}`;
     };
-    return chart(`Reliability diagram of ${name}`, levels.length, draw, say);
+    return chart(diagonal ? "Reliability diagram" : "Observed share minus level", `Reliability diagram of ${name}`, levels.length, draw, say);
   }
 
   // ---- rows: every projection as cells, outside the band or inside
@@ -155,7 +163,7 @@
     frame.append(
       html("header", {}, html("h3", { id: "card" + number }, name), html("span", {}, panel.f ? "▲ miscalibrated" : "● no evidence of it")),
       html("p", {}, word(panel.r)),
-      html("p", { class: "numbers" }, `PCE ${panel.e.toFixed(4)}${times}; adjusted p ${pText(panel.p)}`),
+      html("p", { class: "numbers" }, `PCE ${panel.e.toFixed(4)}${times}${panel.i ? "; 95 % interval " + panel.i : ""}; adjusted p ${pText(panel.p)}`),
     );
     if (several) frame.append(drawn);
     frame.append(charts);
@@ -239,7 +247,7 @@
   const theme = byId("theme"), root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");
   const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-  const label = () => { theme.textContent = dark() ? "Light" : "Dark"; };
+  const label = () => { theme.textContent = dark() ? "Light colours" : "Dark colours"; };
   theme.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; label(); });
   system.addEventListener("change", label);
   label();
