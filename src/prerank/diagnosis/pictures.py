@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy import stats
 from torch import Tensor
 
 from prerank.calibration import PCETest, ProjectedPIT, centred_levels, reliability_curve
@@ -29,8 +30,9 @@ def panels(
         own, row = pit.of(part.prerank), table.loc[part.prerank].to_dict()
         curve = _curve(own, levels, case_weights) - levels.numpy()[:, None]
         heights = _heights(own, case_weights)
-        spread = test.spread[:, start : start + len(part.names)].cpu().numpy()
-        start += len(part.names)
+        columns = slice(start, start + len(part.names))
+        start = columns.stop
+        spread = test.spread[:, columns].cpu().numpy()
         width, failed = float(row["band"]), bool(row["adjusted p-value"] <= level)
         lines = projections.loc[[part.prerank]].to_dict("records")
         found.append(
@@ -51,7 +53,7 @@ def panels(
                     for k, (name, line) in enumerate(zip(part.names, lines, strict=True))
                 ),
                 levels.numpy(),
-                width * _spread_of_bins(pit.n_cases, case_weights),
+                _band_of_bins(spread, test.expected[columns].cpu().numpy(), pit.n_cases, case_weights),
                 float(row["PCE"]),
                 float(row["expected PCE"]),
                 float(row["low"]),
@@ -89,12 +91,20 @@ def _heights(pit: ProjectedPIT, case_weights: Tensor | None) -> np.ndarray:
     return shares.T / np.diff(BINS)
 
 
-def _spread_of_bins(n_cases: int, case_weights: Tensor | None) -> float:
-    """Largest standard deviation that the density of a bin has under calibration, cases being independent.
+def _band_of_bins(
+    spread: np.ndarray, expected: np.ndarray, n_cases: int, case_weights: Tensor | None
+) -> tuple[float, float]:
+    """Densities between which all bins of all projections stay with probability 95 % or more under calibration.
 
-    A PIT lies in a bin or not, so that the count is binomial; the share of an interval in a bin varies less. The band is as
-    many of these as the band of the curves, whose factor knows how many projections there are and how cases depend.
+    Counts of independent cases are binomial, and the band holds for each bin at 5 % over the number of bins and projections.
+    Dependent cases count as fewer: as many as, if independent, would have the PCE that is expected of the dependent ones.
+    `spread` (J, K) is that of the curves if cases are independent, from which their expected PCE follows.
     """
     share = float(BINS[1] - BINS[0])
-    squares = 1 / n_cases if case_weights is None else float((case_weights / case_weights.sum()).square().sum())
-    return (share * (1 - share) * squares) ** 0.5 / share
+    size = float(n_cases) if case_weights is None else float(case_weights.sum() ** 2 / case_weights.square().sum())
+    independent = spread.mean(0) * (2 / np.pi) ** 0.5  # the mean of |x| for a normal x
+    inflation = np.divide(expected, independent, out=np.ones_like(expected), where=independent > 1e-12)
+    count = max(1, int(size / max(1.0, float(inflation.max())) ** 2 + 1e-9))
+    tail = 0.05 / (len(BINS) - 1) / spread.shape[1] / 2
+    law = stats.binom(count, share)
+    return float(law.ppf(tail)) / count / share, float(law.isf(tail)) / count / share

@@ -279,7 +279,7 @@ def _panel(panel: PreRankPanel, places: np.ndarray, strings: _Strings) -> dict[s
         "x": _short(panel.expected),
         "p": _short(panel.adjusted),
         "i": _interval(panel, ""),
-        "b": round(1000 * panel.bin_half_width),
+        "b": _whole(np.array(panel.band), 1000),
         "s": kept.index(panel.worst),
         "k": len(panel.projections),
         **({"w": _whole(common[places], 10_000)} if alike else {}),

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from prerank.reporting.panels import PreRankPanel, ProjectionPanel, ratio
+from prerank.reporting.panels import PreRankPanel, ProjectionPanel, departures, ratio
 from prerank.reporting.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, QUIET, new_figure, quiet_style
 from prerank.reporting.tables import p_text
 
@@ -193,9 +193,8 @@ def _block(
     text(second, upper, "observed share − level", fontsize=7, color=QUIET)
     upper -= _LINE
     histogram, curve = axes(first, upper, _TALL), axes(second, upper, _TALL)
-    half = panel.bin_half_width
     edges = np.linspace(0.0, 1.0, len(worst.heights) + 1)
-    histogram_panel(histogram, edges, worst.heights, (max(0.0, 1 - half), 1 + half), colour, top)
+    histogram_panel(histogram, edges, worst.heights, panel.band, colour, top)
     deviations = np.stack([one.deviation for one in panel.projections], 1)
     reliability_panel(curve, panel.levels, deviations, worst.half_width, colour, panel.worst)
     curve.set_ylim(-limit, limit)
@@ -206,16 +205,16 @@ def _block(
     upper -= _TALL + 0.08
     for ax in (histogram, curve):
         ax.tick_params(labelbottom=False)
-    strip = strip_panel(axes(first, upper, _ROW * len(rows)), _bins(chosen, half), rows.index(panel.worst))
+    strip = strip_panel(
+        axes(first, upper, _ROW * len(rows)),
+        np.stack([departures(one.heights, panel.band) for one in chosen]),
+        rows.index(panel.worst),
+    )
     strip.set_yticks(
         np.arange(len(rows)) + 0.5, [_short(one.name, 13) for one in chosen], fontsize=6.5, parse_math=False
     )
     strip.tick_params(axis="y", length=0, pad=6)
     strip_panel(axes(second, upper, _ROW * len(rows)), _curves(chosen))
-
-
-def _bins(chosen: Sequence[ProjectionPanel], half_width: float) -> np.ndarray:
-    return np.stack([one.heights - 1 for one in chosen]) / max(half_width, 1e-12)
 
 
 def _curves(chosen: Sequence[ProjectionPanel]) -> np.ndarray:

@@ -25,12 +25,12 @@ class ProjectionPanel(NamedTuple):
 
 
 class PreRankPanel(NamedTuple):
-    """One pre-rank: its row of the table, its projections, and the half-width of the band of every histogram bin."""
+    """One pre-rank: its row of the table, its projections, and the consistency band (low, high) of histogram bins."""
 
     name: str
     projections: tuple[ProjectionPanel, ...]
     levels: np.ndarray
-    bin_half_width: float
+    band: tuple[float, float]
     error: float
     expected: float
     low: float
@@ -63,6 +63,17 @@ class GroupHeat(NamedTuple):
         """Numbers of the groups, the smallest adjusted p-value first, then the largest ratio."""
         largest = np.nanmax(self.ratios, axis=1)
         return np.lexsort((np.arange(len(self.groups)), -largest, self.adjusted))
+
+
+def departures(heights: np.ndarray, band: tuple[float, float]) -> np.ndarray:
+    """How far densities lie from 1, in units of the band on their side: beyond -1 and 1 they are outside.
+
+    >>> departures(np.array([1.0, 1.5, 0.4]), (0.8, 1.25)).round(6).tolist()
+    [0.0, 2.0, -3.0]
+    """
+    low, high = band
+    side = np.where(heights > 1, high - 1, 1 - low)
+    return (heights - 1) / np.maximum(side, 1e-12)
 
 
 def ratio(error: float, expected: float) -> float:

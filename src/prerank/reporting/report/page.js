@@ -84,7 +84,7 @@
 
   function histogram(panel, projection, name) {
     const heights = projection.h.map((x) => x / 100);
-    const half = panel.b / 1000, low = Math.max(0, 1 - half), high = 1 + half;
+    const [low, high] = panel.b.map((x) => x / 1000);
     const place = (height) => up(Math.min(height, data.top) / data.top);
     const ticks = Array.from({ length: Math.floor(data.top) + 1 }, (_, k) => k);
     const draw = (drawing) => {
@@ -144,8 +144,9 @@
   // ---- rows: every projection as cells, outside the band or inside
   function cells(panel, projection) {
     const strip = svg("svg", { viewBox: `0 0 ${bins} 1`, preserveAspectRatio: "none", "aria-hidden": "true" });
+    const [low, high] = panel.b.map((x) => x / 1000);
     projection.h.forEach((height, k) => {
-      const departure = (height / 100 - 1) / Math.max(panel.b / 1000, 1e-9);
+      const departure = (height / 100 - 1) / Math.max(height > 100 ? high - 1 : 1 - low, 1e-9);
       const side = departure > 1 ? "above" : departure < -1 ? "below" : "inside";
       const weak = side !== "inside" && Math.abs(departure) < 2 ? " weak" : "";
       strip.append(svg("rect", { class: side + weak, x: k + 0.03, y: 0.05, width: 0.94, height: 0.9 }));
