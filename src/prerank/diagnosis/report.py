@@ -10,7 +10,16 @@ import numpy as np
 from prerank.diagnosis.advice import advice
 from prerank.diagnosis.meaning import meanings
 from prerank.diagnosis.result import LEVEL, Check
-from prerank.reporting import GroupHeat, PreRankPanel, ProjectionPanel, p_text, ratio, report_page
+from prerank.reporting import (
+    GroupHeat,
+    PreRankPanel,
+    ProjectionPanel,
+    highest_density,
+    p_text,
+    ratio,
+    report_page,
+    widest_deviation,
+)
 from prerank.wording import counted, printable
 
 MOST_BYTES = 2_000_000
@@ -19,7 +28,6 @@ _PICTURED = 6_000  # projections of all groups whose pictures fit into one page
 _PER_PRERANK = 200  # rows of one pre-rank
 _LONGEST = 200  # signs of a name from the data
 _SHADES = (1.25, 2.0, 3.0, 5.0, 10.0)  # PCE over expected from which a cell is darker
-_HIGHEST = 4.0
 
 
 class Described(NamedTuple):
@@ -239,8 +247,6 @@ def _drawn(groups: Mapping[str, tuple[Check, Sequence[PreRankPanel]]]) -> dict[s
     """The numbers that the script draws, as whole numbers: densities in hundredths, curves in ten-thousandths."""
     projections = [one for _, panels in groups.values() for panel in panels for one in panel.projections]
     places = _levels_kept(len(projections))
-    highest = max((float(one.heights.max()) for one in projections), default=2.0)
-    furthest = max((float(np.maximum(np.abs(one.deviation), one.half_width).max()) for one in projections), default=0.1)
     strings = _Strings()
     found = [
         {
@@ -253,8 +259,8 @@ def _drawn(groups: Mapping[str, tuple[Check, Sequence[PreRankPanel]]]) -> dict[s
     levels = next(iter(groups.values()))[1][0].levels[places] if groups else np.zeros(0)
     return {
         "levels": _whole(levels, 1000),
-        "top": round(min(_HIGHEST, max(2.0, 1.08 * highest)), 3),
-        "limit": round(1.08 * furthest, 4),
+        "top": round(highest_density(projections), 3),
+        "limit": round(widest_deviation(projections), 4),
         "words": strings.all(),
         "groups": found,
     }

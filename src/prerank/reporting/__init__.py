@@ -12,7 +12,14 @@ if TYPE_CHECKING:
     from prerank.reporting.margins import curve_panel, density_panel, point_panel
     from prerank.reporting.page import report_page, write_page
     from prerank.reporting.pairplot import pair_plot
-    from prerank.reporting.panels import GroupHeat, PreRankPanel, ProjectionPanel, ratio
+    from prerank.reporting.panels import (
+        GroupHeat,
+        PreRankPanel,
+        ProjectionPanel,
+        highest_density,
+        ratio,
+        widest_deviation,
+    )
     from prerank.reporting.recalibration import recalibration_figure
     from prerank.reporting.style import (
         BLUE,
@@ -46,6 +53,7 @@ _HOMES = {
     "diagnosis_figure": "diagnosis",
     "group_figure": "heatmaps",
     "heatmap": "heatmaps",
+    "highest_density": "panels",
     "histogram_grid": "histograms",
     "new_figure": "style",
     "p_text": "tables",
@@ -59,6 +67,7 @@ _HOMES = {
     "save_figure": "style",
     "save_named": "style",
     "terminal_table": "tables",
+    "widest_deviation": "panels",
     "write_page": "page",
 }
 __getattr__, __dir__ = public_names("prerank.reporting", _HOMES)

@@ -16,11 +16,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from prerank.reporting.panels import PreRankPanel, ProjectionPanel, departures, ratio
+from prerank.reporting.panels import (
+    PreRankPanel,
+    ProjectionPanel,
+    departures,
+    highest_density,
+    ratio,
+    widest_deviation,
+)
 from prerank.reporting.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, QUIET, new_figure, quiet_style
 from prerank.reporting.tables import p_text
 
-HIGHEST = 4.0  # densities above are cut and written out, or one bad pre-rank would flatten all others
 ROWS = 24  # projections that a strip can show
 
 # Inside the band pale, outside from purple (too few) to green (too many): told apart by all readers, and in grey.
@@ -116,12 +122,8 @@ def diagnosis_figure(panels: Sequence[PreRankPanel], size: str, columns: int = 1
     """
     if not 1 <= columns <= max(1, len(panels)):
         raise ValueError(f"columns is {columns}; give a whole number from 1 to {len(panels)}, the number of pre-ranks")
-    top = min(HIGHEST, max(2.0, *(1.08 * float(one.heights.max()) for panel in panels for one in panel.projections)))
-    limit = 1.08 * max(
-        float(np.maximum(np.abs(one.deviation), one.half_width).max())
-        for panel in panels
-        for one in panel.projections[:ROWS]
-    )
+    top = highest_density(one for panel in panels for one in panel.projections)
+    limit = widest_deviation(one for panel in panels for one in panel.projections)
     stacks = _stacks(panels, columns)
     key = 1.3 if any(len(panel.projections) > 1 for panel in panels) else 1.0
     tall = key + max(sum(_height(panel) for panel in stack) for stack in stacks)
@@ -207,7 +209,7 @@ def _block(
         ax.tick_params(labelbottom=False)
     strip = strip_panel(
         axes(first, upper, _ROW * len(rows)),
-        np.stack([departures(one.heights, panel.band) for one in chosen]),
+        _bins(chosen, panel.band),
         rows.index(panel.worst),
     )
     strip.set_yticks(
@@ -215,6 +217,10 @@ def _block(
     )
     strip.tick_params(axis="y", length=0, pad=6)
     strip_panel(axes(second, upper, _ROW * len(rows)), _curves(chosen))
+
+
+def _bins(chosen: Sequence[ProjectionPanel], band: tuple[float, float]) -> np.ndarray:
+    return np.stack([departures(one.heights, band) for one in chosen])
 
 
 def _curves(chosen: Sequence[ProjectionPanel]) -> np.ndarray:

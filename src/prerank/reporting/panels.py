@@ -1,8 +1,11 @@
 """The numbers behind the pictures of a check: the figure and the HTML report draw the same values."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+
+HIGHEST = 4.0  # densities above are cut and written out, or one bad pre-rank would flatten all others
 
 
 class ProjectionPanel(NamedTuple):
@@ -63,6 +66,17 @@ class GroupHeat(NamedTuple):
         """Numbers of the groups, the smallest adjusted p-value first, then the largest ratio."""
         largest = np.nanmax(self.ratios, axis=1)
         return np.lexsort((np.arange(len(self.groups)), -largest, self.adjusted))
+
+
+def highest_density(projections: Iterable[ProjectionPanel]) -> float:
+    """The upper end of the common axis of all histograms."""
+    return min(HIGHEST, max(2.0, 1.08 * max((float(one.heights.max()) for one in projections), default=0.0)))
+
+
+def widest_deviation(projections: Iterable[ProjectionPanel]) -> float:
+    """Both ends of the common axis of all reliability diagrams."""
+    furthest = (float(np.maximum(np.abs(one.deviation), one.half_width).max()) for one in projections)
+    return max(0.01, 1.08 * max(furthest, default=0.0))
 
 
 def departures(heights: np.ndarray, band: tuple[float, float]) -> np.ndarray:
