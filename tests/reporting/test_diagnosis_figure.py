@@ -125,7 +125,7 @@ def outside(result) -> bool:
 @pytest.mark.parametrize("in_blocks", [False, True])
 def test_all_bins_of_a_calibrated_forecast_stay_inside_their_band(in_blocks):
     """In 95 % of data sets or more, so that more than the binomial bound at one in a million is a fault."""
-    rng, count = np.random.default_rng(7), 40
+    rng, count = np.random.default_rng(7), 25
     blocks = np.repeat(np.arange(20), 3) if in_blocks else None
     found = 0
     for seed in range(count):
