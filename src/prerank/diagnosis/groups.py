@@ -70,7 +70,9 @@ class GroupedCheck:
     ) -> str:
         """A report of all groups as one HTML page; as `Check.to_html`, with a heat map of where it fails."""
         described = Described(title, command, python, date)
-        return write_page(report_of_groups(self.checks, self._heat(), self.calibrated, self.verdict, described), path)
+        results, readings = list(self.checks.values()), [str(words) for words in self.table["reading"]]
+        page = report_of_groups(results, self._heat(), readings, self.calibrated, self.verdict, described)
+        return write_page(page, path)
 
     def _heat(self) -> GroupHeat:
         tables = {name: result.table for name, result in self.checks.items()}

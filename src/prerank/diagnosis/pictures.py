@@ -1,6 +1,7 @@
 """What the pictures of a check show: histograms, curves and consistency bands, computed once for figure and report."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,15 +27,16 @@ def panels(
     """One panel per pre-rank, from the PITs of a check, its test and its two tables."""
     levels = centred_levels()
     found, start = [], 0
-    for part in pit.parts:
-        own, row = pit.of(part.prerank), table.loc[part.prerank].to_dict()
-        curve = _curve(own, levels, case_weights) - levels.numpy()[:, None]
-        heights = _heights(own, case_weights)
+    every = projections.to_dict("records")
+    for part, row in zip(pit.parts, table.to_dict("records"), strict=True):
+        own = pit.of(part.prerank)
+        curve, heights = _curves_and_heights(own, levels, case_weights)
+        curve = curve - levels.numpy()[:, None]
         columns = slice(start, start + len(part.names))
         start = columns.stop
         spread = test.spread[:, columns].cpu().numpy()
         width, failed = float(row["band"]), bool(row["adjusted p-value"] <= level)
-        lines = projections.loc[[part.prerank]].to_dict("records")
+        lines = every[columns]
         found.append(
             PreRankPanel(
                 part.prerank,
@@ -80,15 +82,17 @@ def group_heat(tables: Mapping[Any, pd.DataFrame], adjusted: Sequence[float], le
     return GroupHeat(tuple(map(str, tables)), tuple(preranks), ratios, failed, np.asarray(adjusted))
 
 
-def _curve(pit: ProjectedPIT, levels: Tensor, case_weights: Tensor | None) -> np.ndarray:
+def _curves_and_heights(
+    pit: ProjectedPIT, levels: Tensor, case_weights: Tensor | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Reliability curves (J, K) and histogram densities (K, bins), which are the rises of the curve from edge to edge."""
+    edges = torch.from_numpy(BINS[1:])
+    joined, order = torch.cat([levels, edges]).sort(stable=True)
     weights = None if case_weights is None else case_weights.to(pit.device)
-    return reliability_curve(pit, levels=levels.to(pit.device), case_weights=weights).frequency.cpu().double().numpy()
-
-
-def _heights(pit: ProjectedPIT, case_weights: Tensor | None) -> np.ndarray:
-    """Histogram densities (K, bins) of PITs (N, K); an interval lies in its bins by the share of it in each."""
-    shares = np.diff(_curve(pit, torch.from_numpy(BINS[1:]), case_weights), axis=0, prepend=0.0)
-    return shares.T / np.diff(BINS)
+    found = reliability_curve(pit, levels=joined.to(pit.device), case_weights=weights).frequency.cpu().double()
+    curve = torch.empty_like(found).index_copy_(0, order, found).numpy()
+    shares = np.diff(curve[len(levels) :], axis=0, prepend=0.0)
+    return curve[: len(levels)], shares.T / np.diff(BINS)
 
 
 def _band_of_bins(
@@ -100,11 +104,16 @@ def _band_of_bins(
     Dependent cases count as fewer: as many as, if independent, would have the PCE that is expected of the dependent ones.
     `spread` (J, K) is that of the curves if cases are independent, from which their expected PCE follows.
     """
-    share = float(BINS[1] - BINS[0])
     size = float(n_cases) if case_weights is None else float(case_weights.sum() ** 2 / case_weights.square().sum())
     independent = spread.mean(0) * (2 / np.pi) ** 0.5  # the mean of |x| for a normal x
     inflation = np.divide(expected, independent, out=np.ones_like(expected), where=independent > 1e-12)
     count = max(1, int(size / max(1.0, float(inflation.max())) ** 2 + 1e-9))
-    tail = 0.05 / (len(BINS) - 1) / spread.shape[1] / 2
-    law = stats.binom(count, share)
-    return float(law.ppf(tail)) / count / share, float(law.isf(tail)) / count / share
+    return _band_of_counts(count, spread.shape[1])
+
+
+@lru_cache(maxsize=1024)
+def _band_of_counts(n_cases: int, n_projections: int) -> tuple[float, float]:
+    share = float(BINS[1] - BINS[0])
+    tail = 0.05 / (len(BINS) - 1) / n_projections / 2
+    ends = stats.binom.ppf(tail, n_cases, share), stats.binom.isf(tail, n_cases, share)
+    return float(ends[0]) / n_cases / share, float(ends[1]) / n_cases / share

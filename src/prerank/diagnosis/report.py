@@ -64,16 +64,21 @@ def report_of_one(result: Check, described: Described) -> str:
 
 
 def report_of_groups(
-    checks: Mapping[Any, Check], heat: GroupHeat, calibrated: bool | None, verdict: str, described: Described
+    results: Sequence[Check],
+    heat: GroupHeat,
+    readings: Sequence[str],
+    calibrated: bool | None,
+    verdict: str,
+    described: Described,
 ) -> str:
-    """The page of the checks of several groups."""
-    results = list(checks.values())
+    """The page of the checks of several groups, each with a short reading."""
     shown = heat.order[:MOST_GROUPS].tolist()
     sizes = np.cumsum([len(results[k].projections) for k in shown])
     room = _PICTURED
+    drawn = [(heat.groups[k], (results[k], results[k].panels())) for k in shown[: int((sizes <= room).sum())]]
     while True:
         pictured = int((sizes <= room).sum())
-        panels = {heat.groups[k]: (results[k], results[k].panels()) for k in shown[:pictured]}
+        panels = dict(drawn[:pictured])
         context = {
             **_common(described, calibrated, verdict, ": ", results, int((heat.adjusted <= LEVEL).sum())),
             "facts": [
@@ -84,7 +89,8 @@ def report_of_groups(
             ],
             "rows": [],
             "groups": [
-                _group_row(heat, k, results[k], place if place < pictured else None) for place, k in enumerate(shown)
+                _group_row(heat, k, results[k].n_cases, readings[k], place if place < pictured else None)
+                for place, k in enumerate(shown)
             ],
             "groups_note": _of_all(len(shown), len(results), "groups are listed", "the table of the result has all"),
             "pictures_note": _of_all(pictured, len(results), "groups have pictures here", "check others by themselves"),
@@ -195,25 +201,23 @@ def _times(value: float) -> str:
     return f"{value:.1f}" if np.isfinite(value) else "–"
 
 
-def _group_row(heat: GroupHeat, k: int, result: Check, details: int | None) -> dict[str, Any]:
+def _group_row(heat: GroupHeat, k: int, n_cases: int, reading: str, details: int | None) -> dict[str, Any]:
     """A row of the heat map, with the place of the group's pictures if it has some."""
-    failed = bool(heat.adjusted[k] <= LEVEL)
     worst = float(np.nanmax(heat.ratios[k]))
-    against = result.table[result.table["adjusted p-value"] <= LEVEL]["reading"]
     return {
         "name": clipped(heat.groups[k]) or "(empty)",
-        "cases": f"{result.n_cases:,}",
+        "cases": f"{n_cases:,}",
         "adjusted": p_text(heat.adjusted[k]),
         "p": f"{heat.adjusted[k]:.6g}",
         "worst": f"{min(worst, 1e9):.6g}",
         "place": k,
-        "failed": failed,
+        "failed": bool(heat.adjusted[k] <= LEVEL),
         "cells": [
             {"text": _times(value), "shade": sum(value >= bound for bound in _SHADES), "failed": marked}
             for value, marked in zip(heat.ratios[k], heat.failed[k], strict=True)
         ],
         "details": details,
-        "reading": clipped("; ".join(f"{name}: {said}" for name, said in against.items()) if failed else "flat", 300),
+        "reading": clipped(reading, 300),
     }
 
 
