@@ -23,7 +23,7 @@ def right_margins_wrong_jointly() -> None:
     distance = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
     y = rng.multivariate_normal(np.zeros(4), 0.8**distance, 500, method="cholesky")
     members = rng.multivariate_normal(np.zeros(4), 0.3**distance, (500, 30), method="cholesky")
-    _save(check(y, members).plot(), "right-margins-wrong-jointly.png")
+    _save(check(y, members).plot(columns=2), "right-margins-wrong-jointly.png")
 
 
 def shapes() -> None:
@@ -43,7 +43,7 @@ def shapes() -> None:
         for ax, (words, observed) in zip(
             figure.subplots(1, len(observations), sharey=True), observations.items(), strict=True
         ):
-            heights = np.histogram(stats.norm.cdf(observed), edges, density=True)[0][None]
+            heights = np.histogram(stats.norm.cdf(observed), edges, density=True)[0]
             histogram_panel(ax, edges, heights, (0.9, 1.1), BLUE if words == "flat" else ORANGE)
             ax.set_ylim(0, 2.6)
             ax.set_title(words, fontsize=7.5)

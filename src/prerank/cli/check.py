@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def check(
+    ctx: typer.Context,
     forecasts: Annotated[
         Path,
         typer.Argument(metavar="FORECASTS", help="NPZ, NetCDF, or a table in long form: CSV, TSV, Parquet, Feather."),
@@ -64,6 +65,10 @@ def check(
         Path | None,
         typer.Option(metavar="FILE", help="Draw rank histograms and reliability diagrams: PNG, SVG or PDF."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a report to read in a browser: one HTML file, no network needed."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in the place of the table.")] = False,
     fail: Annotated[bool, typer.Option("--fail", help="End with status 1 if the forecast is miscalibrated.")] = False,
 ) -> None:
@@ -77,14 +82,19 @@ def check(
 
     prerank check ensemble.nc stations.nc --prerank location --prerank HDR
 
+    prerank check forecasts.npz --by place --html report.html
+
     prerank check forecasts.npz --json --fail   (status 1 if miscalibrated)
     """
     from prerank.cli.document import as_document  # torch and pandas load slowly
+    from prerank.cli.repeating import command_line, python_lines
     from prerank.data import Naming, read_forecasts
     from prerank.diagnosis import check as check_arrays
+    from prerank.writing import require_file
 
-    if by is not None and plot is not None:
-        raise ValueError("--plot draws a single check; leave out --by")
+    for file in (plot, html):
+        if file is not None:
+            require_file(file)  # before the work, not after it
     keep = tuple(dict.fromkeys(name for name in (block, by) if name is not None))
     order = None if axes is None else tuple(name.strip() for name in axes.split(","))
     naming = Naming(tuple(case or ()), member, tuple(target or ()), value, observation, order, keep)
@@ -104,7 +114,10 @@ def check(
 
     result = check_rows(slice(None)) if by is None else _groups(found, by, replicates, check_rows)
     if plot is not None:
-        result.plot(plot)  # type: ignore[union-attr]
+        result.plot(plot)
+    if html is not None:
+        command, python = command_line(ctx), python_lines(forecasts, observations, naming, preranks, ctx.params)
+        result.to_html(html, title=f"Is {forecasts.name} calibrated?", command=command, python=python)
     typer.echo(as_document(result, seed) if as_json else printable(str(result)))
     if fail and result.calibrated is False:
         raise typer.Exit(1)

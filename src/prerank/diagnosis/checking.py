@@ -18,6 +18,7 @@ from prerank.calibration import (
     require_power,
     require_whole,
 )
+from prerank.diagnosis.calls import call_of
 from prerank.diagnosis.missing import complete_in_blocks, pit_of_present_members
 from prerank.diagnosis.options import block_labels, case_identifiers, projection_names, weight_per_case
 from prerank.diagnosis.preparation import Prepared, prepare
@@ -78,6 +79,7 @@ def check(
     >>> check(truth[:, 0], 0.6 * truth[:, 1:]).table.loc["location", "reading"]
     'under-dispersed'
     """
+    asked = call_of(check, locals())
     if scale not in ("auto", "pooled", "none"):
         raise ValueError(f'scale={scale!r}: say "auto", "pooled" or "none"')
     power, seed = require_power(power), require_whole(seed, "seed", at_least=None)
@@ -107,6 +109,8 @@ def check(
         float(test.attainable),
         n_replicates,
         None if weights is None else weights.cpu().double(),
+        seed,
+        asked,
     )
 
 

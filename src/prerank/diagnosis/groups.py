@@ -3,14 +3,18 @@
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 
 from prerank.calibration import holm
+from prerank.diagnosis.pictures import group_heat
+from prerank.diagnosis.report import Described, report_of_groups
 from prerank.diagnosis.result import LEVEL, Check
-from prerank.reporting import p_text, render
+from prerank.reporting import GroupHeat, group_figure, p_text, render, save_named, write_page
 from prerank.wording import counted
 
 
@@ -53,6 +57,26 @@ class GroupedCheck:
         return (
             f"Miscalibrated in {len(failed)} of {n_groups}: {named} (smallest adjusted p-value {p_text(self.p_value)})."
         )
+
+    def plot(self, path: Path | str | None = None) -> Figure:
+        """A heat map of where it fails: PCE over expected for groups by pre-ranks; written to `path` if given."""
+        figure = group_figure(self._heat(), self.verdict)
+        if path is not None:
+            save_named(figure, path)
+        return figure
+
+    def to_html(
+        self, path: Path | str | None = None, *, title: str = "", command: str = "", python: str = "", date: str = ""
+    ) -> str:
+        """A report of all groups as one HTML page; as `Check.to_html`, with a heat map of where it fails."""
+        described = Described(title, command, python, date)
+        results, readings = list(self.checks.values()), [str(words) for words in self.table["reading"]]
+        page = report_of_groups(results, self._heat(), readings, self.calibrated, self.verdict, described)
+        return write_page(page, path)
+
+    def _heat(self) -> GroupHeat:
+        tables = {name: result.table for name, result in self.checks.items()}
+        return group_heat(tables, self.table["adjusted p-value"].tolist(), LEVEL)
 
     def __str__(self) -> str:
         rows = [

@@ -19,17 +19,15 @@ from prerank.calibration import (
     PCETest,
     PreRankPIT,
     ProjectedPIT,
-    centred_levels,
     in_quadrature,
     pce_interval,
     read,
-    reliability_curve,
 )
-from prerank.reporting import diagnosis_figure, p_text, render, save_figure
+from prerank.diagnosis.pictures import panels
+from prerank.reporting import PreRankPanel, diagnosis_figure, p_text, render, save_named, write_page
 from prerank.wording import counted
 
 LEVEL = 0.05
-_BINS = np.linspace(0.0, 1.0, 11)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,13 +43,15 @@ class Check:
     table: pd.DataFrame
     projections: pd.DataFrame
     pit: ProjectedPIT
-    test: PCETest | None
+    test: PCETest
     notes: tuple[str, ...]
     n_cases: int
     n_blocks: int | None = None
     attainable: float = 0.0
     n_replicates: int | None = None
     case_weights: Tensor | None = None
+    seed: int | None = None
+    call: str = ""
 
     @property
     def p_value(self) -> float:
@@ -121,43 +121,32 @@ class Check:
     def _repr_html_(self) -> str:
         return f"{self.table.to_html(float_format=lambda value: f'{value:.4f}')}<p>{escape(self.verdict)}</p>"
 
-    def plot(self, path: Path | str | None = None) -> Figure:
-        """Rank histogram and reliability diagram of every pre-rank; written to `path` if given."""
-        levels = centred_levels()
-        panels = []
-        for part in self.pit.parts:
-            own, row = self.pit.of(part.prerank), self.table.loc[part.prerank].to_dict()
-            columns = [k for k, name in enumerate(self.pit.groups) if name == part.prerank]
-            spread = self._spread(columns, levels)
-            panels.append(
-                {
-                    "title": part.prerank,
-                    "heights": _heights(own, self.case_weights),
-                    "edges": _BINS,
-                    "names": list(part.names),
-                    "levels": levels.numpy(),
-                    "frequency": _curve(own, levels, self.case_weights),
-                    "band": float(row["band"]) * spread,
-                    "caption": (
-                        f"PCE {row['PCE']:.3f} (expected {row['expected PCE']:.3f})",
-                        f"adjusted p {p_text(row['adjusted p-value'])}",
-                    ),
-                    "reading": str(row["reading"]),
-                    "rejected": bool(row["adjusted p-value"] <= LEVEL),
-                }
-            )
-        figure = diagnosis_figure(panels, self.n_cases)
+    def panels(self) -> list[PreRankPanel]:
+        """The numbers of the pictures: histograms, reliability curves and consistency bands, a value per pre-rank."""
+        return panels(self.pit, self.test, self.table, self.projections, self.case_weights, LEVEL)
+
+    def plot(self, path: Path | str | None = None, columns: int = 1) -> Figure:
+        """Rank histogram and reliability diagram of every pre-rank, with all projections; written to `path` if given.
+
+        One column is five inches wide, which suits a phone or a column of a page; several stand beside each other.
+        """
+        figure = diagnosis_figure(self.panels(), self._size, columns)
         if path is not None:
-            target = Path(path)
-            suffix = target.suffix.lstrip(".")
-            save_figure(figure, target.with_suffix("") if suffix else target, (suffix,) if suffix else ("png", "svg"))
+            save_named(figure, path)
         return figure
 
-    def _spread(self, columns: list[int], levels: Tensor) -> np.ndarray:
-        """Largest standard deviation of a calibrated curve over the projections of a pre-rank, (J,)."""
-        if self.test is None:
-            return (levels * (1 - levels) / self.n_cases).sqrt().numpy()
-        return self.test.spread[:, columns].amax(-1).cpu().numpy()
+    def to_html(
+        self, path: Path | str | None = None, *, title: str = "", command: str = "", python: str = "", date: str = ""
+    ) -> str:
+        """A report as one HTML page that needs no network, at most 2 MB; written to `path` if given.
+
+        It has the verdict, the table, rank histograms and reliability diagrams, what their shapes mean, what to do next,
+        and how to repeat the check: `command` is a command line and `python` the lines for it, both optional. A `date` is
+        shown as it is given; without one the same check makes the same bytes.
+        """
+        from prerank.diagnosis.report import Described, report_of_one  # which itself needs a Check
+
+        return write_page(report_of_one(self, Described(title, command, python, date)), path)
 
 
 def tables(
@@ -259,14 +248,3 @@ def _named(names: Sequence[str], places: list[int]) -> str:
     for run in runs:
         said += [f"{names[run[0]]} to {names[run[-1]]}"] if len(run) > 2 else [names[k] for k in run]
     return ", ".join(said)
-
-
-def _curve(pit: ProjectedPIT, levels: Tensor, case_weights: Tensor | None) -> np.ndarray:
-    weights = None if case_weights is None else case_weights.to(pit.device)
-    return reliability_curve(pit, levels=levels.to(pit.device), case_weights=weights).frequency.cpu().double().numpy()
-
-
-def _heights(pit: ProjectedPIT, case_weights: Tensor | None) -> np.ndarray:
-    """Histogram densities (K, bins) of PITs (N, K); an interval lies in its bins by the share of it in each."""
-    shares = np.diff(_curve(pit, torch.from_numpy(_BINS[1:]), case_weights), axis=0, prepend=0.0)
-    return shares.T / np.diff(_BINS)

@@ -14,7 +14,7 @@ from prerank.writing import whole_file
 
 # Okabe and Ito's palette: the forecast, the observation, a comparison, and a muted grey for consistency bands.
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#B2182B"
-INK, GREY, PALE = "#222222", "#8A8A8A", "#E3E6EA"
+INK, QUIET, GREY, PALE = "#222222", "#5A5A5A", "#8A8A8A", "#E3E6EA"
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, "#E69F00", INK)
 
 _RC = {
@@ -79,3 +79,10 @@ def save_figure(figure: Figure, path: Path | str, formats: tuple[str, ...] = ("p
             figure.savefig(partial, format=suffix, dpi=160, metadata={"Date": None} if suffix == "svg" else None)
         files.append(file)
     return files
+
+
+def save_named(figure: Figure, path: Path | str) -> list[Path]:
+    """Write a figure in the format of its suffix, or as PNG and SVG where it has none."""
+    target = Path(path)
+    suffix = target.suffix.lstrip(".")
+    return save_figure(figure, target.with_suffix("") if suffix else target, (suffix,) if suffix else ("png", "svg"))

@@ -1,0 +1,101 @@
+"""The numbers behind the pictures of a check: the figure and the HTML report draw the same values."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+HIGHEST = 4.0  # densities above are cut and written out, or one bad pre-rank would flatten all others
+
+
+class ProjectionPanel(NamedTuple):
+    """One projection of a pre-rank, for its rank histogram and its reliability diagram.
+
+    `heights` (bins,) are densities, 1 where PITs are uniform; `deviation` (J,) is the observed share minus the level, and
+    `half_width` (J,) that of the consistency band around zero. `failed`: its adjusted p-value and that of its pre-rank
+    are at most 0.05.
+    """
+
+    name: str
+    heights: np.ndarray
+    deviation: np.ndarray
+    half_width: np.ndarray
+    error: float
+    expected: float
+    p_value: float
+    reading: str
+    failed: bool
+
+
+class PreRankPanel(NamedTuple):
+    """One pre-rank: its row of the table, its projections, and the consistency band (low, high) of histogram bins."""
+
+    name: str
+    projections: tuple[ProjectionPanel, ...]
+    levels: np.ndarray
+    band: tuple[float, float]
+    error: float
+    expected: float
+    low: float
+    high: float
+    p_value: float
+    adjusted: float
+    reading: str
+    failed: bool
+
+    @property
+    def worst(self) -> int:
+        """The number of the projection with the largest PCE against the expected one."""
+        return int(np.argmax([ratio(one.error, one.expected) for one in self.projections]))
+
+
+class GroupHeat(NamedTuple):
+    """Where it fails: PCE over expected (groups, pre-ranks), NaN where a group lacks a pre-rank, and what is rejected.
+
+    `failed` (groups, pre-ranks): the pre-rank fails in a group that fails, both by adjusted p-values.
+    """
+
+    groups: tuple[str, ...]
+    preranks: tuple[str, ...]
+    ratios: np.ndarray
+    failed: np.ndarray
+    adjusted: np.ndarray
+
+    @property
+    def order(self) -> np.ndarray:
+        """Numbers of the groups, the smallest adjusted p-value first, then the largest ratio."""
+        largest = np.nanmax(self.ratios, axis=1)
+        return np.lexsort((np.arange(len(self.groups)), -largest, self.adjusted))
+
+
+def highest_density(projections: Iterable[ProjectionPanel]) -> float:
+    """The upper end of the common axis of all histograms."""
+    return min(HIGHEST, max(2.0, 1.08 * max((float(one.heights.max()) for one in projections), default=0.0)))
+
+
+def widest_deviation(projections: Iterable[ProjectionPanel]) -> float:
+    """Both ends of the common axis of all reliability diagrams."""
+    furthest = (float(np.maximum(np.abs(one.deviation), one.half_width).max()) for one in projections)
+    return max(0.01, 1.08 * max(furthest, default=0.0))
+
+
+def departures(heights: np.ndarray, band: tuple[float, float]) -> np.ndarray:
+    """How far densities lie from 1, in units of the band on their side: beyond -1 and 1 they are outside.
+
+    >>> departures(np.array([1.0, 1.5, 0.4]), (0.8, 1.25)).round(6).tolist()
+    [0.0, 2.0, -3.0]
+    """
+    low, high = band
+    side = np.where(heights > 1, high - 1, 1 - low)
+    return (heights - 1) / np.maximum(side, 1e-12)
+
+
+def ratio(error: float, expected: float) -> float:
+    """PCE over the PCE expected under calibration; where nothing is expected (all is tied), zero or infinite.
+
+    >>> ratio(0.03, 0.01), ratio(0.0, 0.0), ratio(0.1, 0.0)
+    (3.0, 0.0, inf)
+    """
+    if expected > 0:
+        return error / expected
+    return 0.0 if error == 0 else float("inf")
