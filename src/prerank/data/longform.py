@@ -16,11 +16,12 @@ _LARGEST_SPARSE = 10_000_000  # values; beyond it a table must fill a twentieth 
 class Matched(NamedTuple):
     """Observations (N, D) with labelled cases and targets, members (N, M, D) in their order, columns with a row per case.
 
-    A member that a case lacks is NaN, which `check` takes for missing.
+    A member that a case lacks is NaN, which `check` takes for missing. Members of a large file are an xarray array that
+    stays on the disk, and `check` reads it in chunks.
     """
 
     y: pd.DataFrame
-    members: np.ndarray
+    members: Any
     columns: pd.DataFrame
 
 
@@ -219,8 +220,8 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def require_real(array: np.ndarray, what: str) -> np.ndarray:
-    """The array, if it holds real numbers; text, dates and complex numbers are refused."""
+def require_real(array: Any, what: str) -> Any:
+    """The array, NumPy's or xarray's, if it holds real numbers; text, dates and complex numbers are refused."""
     if array.dtype.kind not in "biuf":
         raise DataError(f"{what} has dtype {array.dtype}; give real numbers")
     return array
