@@ -14,7 +14,7 @@ from prerank.calibration.errors import (
 )
 from prerank.calibration.exchange import Replicates, exchange_replicates
 from prerank.calibration.inputs import checked_case_ids, label_array, require_power, require_whole
-from prerank.calibration.interval import PCEInterval, pce_interval, pce_intervals
+from prerank.calibration.interval import PCEInterval, pce_interval, pce_intervals, pce_intervals_of_groups
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.jointcdf import cases_at_once
 from prerank.calibration.null import Band, PCENull, corrected_pce, in_quadrature, pce_null, reliability_band
@@ -93,6 +93,7 @@ __all__ = [
     "pce",
     "pce_interval",
     "pce_intervals",
+    "pce_intervals_of_groups",
     "pce_kde",
     "pce_null",
     "pce_test",

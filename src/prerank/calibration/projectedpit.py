@@ -9,6 +9,7 @@ from torch import Tensor
 from prerank.calibration.intervals import Intervals
 from prerank.wording import shape_in_words
 
+SAMPLE = 1000  # cases that say enough about how the points of a case vary
 FEW_TIES = (
     1e-3  # share of tied points up to which the null distribution is that of ranks without ties: rounding makes some
 )
@@ -22,7 +23,7 @@ class PreRankPIT:
     observation, the observation first (only if asked for). `tied` (..., K) is the share of cases in which the observation
     ties with a member, `ties` (K,) the share of points that tie with another of their case. `n_members` is the number of
     members M that every case was ranked among, None for PITs in closed form or where it varies; `unrandomised` marks
-    ranks k / M.
+    ranks k / M. `sample` holds points of a thousand cases or so where the others were too many to keep.
     """
 
     prerank: str
@@ -36,6 +37,11 @@ class PreRankPIT:
     n_members: int | None = None
     unrandomised: bool = False
     points: Intervals | None = None
+    sample: Intervals | None = None
+
+    def some_points(self) -> Intervals | None:
+        """Points of about a thousand cases, evenly spaced, (..., n, P, K); None where none were kept."""
+        return self.sample if self.points is None else self.points.select(sampled(self.points.lower.shape[-3]), -3)
 
     @property
     def law_is_known(self) -> Tensor:
@@ -51,6 +57,8 @@ class PreRankPIT:
         if observed.are_values:
             return Intervals(lower, lower)
         upper = observed.upper[..., None, :]
+        if not lower.is_floating_point():
+            return Intervals(lower, upper, observed.unit)
         if self.n_members is None:
             return Intervals(lower, upper)
         unit = self.n_members + 1
@@ -59,6 +67,11 @@ class PreRankPIT:
     def select(self, cases: Tensor | slice) -> "PreRankPIT":
         points = None if self.points is None else self.points.select(cases, -3)
         return replace(self, observed=self.observed.select(cases, -2), points=points)
+
+
+def sampled(n_cases: int) -> slice:
+    """Which of many cases are a sample of about a thousand."""
+    return slice(None, None, max(1, n_cases // SAMPLE))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
