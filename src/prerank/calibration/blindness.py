@@ -59,6 +59,10 @@ class Tilts(NamedTuple):
     moved: Tensor
     variance: Tensor
 
+    def joined(self, more: "Tilts") -> "Tilts":
+        """Those of two sets of cases together."""
+        return Tilts(self.moved + more.moved, self.variance + more.variance)
+
     def distance(self) -> Tensor:
         """How many standard deviations that is."""
         return torch.where(self.variance > 0, self.moved / self.variance.sqrt(), 0.0)
@@ -88,6 +92,11 @@ class BlockTilts(NamedTuple):
     chance: Tensor
     sizes: Tensor
     n_blocks: int
+
+    def joined(self, more: "BlockTilts") -> "BlockTilts":
+        """Those of two sets of cases together."""
+        chance = torch.where((self.sizes > 0)[:, None], self.chance, more.chance)
+        return BlockTilts(self.sums + more.sums, chance, self.sizes + more.sizes, self.n_blocks)
 
     def distance(self) -> Tensor:
         """By how many standard deviations the tilt moves the mean, (..., K)."""

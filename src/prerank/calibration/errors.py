@@ -11,7 +11,6 @@ from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import accepts_arrays
 from prerank.kernels import SMOOTH_CDF, kernel_for
 
-
 _MOST = 1 << 22  # PITs whose curve is taken at once
 
 

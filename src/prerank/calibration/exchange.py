@@ -73,9 +73,7 @@ class Points(NamedTuple):
             errors[part, :, columns], maxima[part, :, columns] = found
         return Replicates(errors, maxima)
 
-    def sums(
-        self, rows: Callable[[int, int], Tensor], n_replicates: int
-    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    def sums(self, rows: Callable[[int, int], Tensor], n_replicates: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Curves of data sets, summed over the cases, piece by piece: which replicates, which projections, (R, S, J, k)."""
         widest = max(table.width * len(columns) for columns, table in self.tables)
         size = at_once(self.n_sets * self.n_cases * widest, self.levels.device)
@@ -87,7 +85,7 @@ class Points(NamedTuple):
                 yield part, columns, sums.reshape(-1, self.n_sets, *sums.shape[1:])
 
     def squares(self, columns: Tensor, table: Table, shares: Tensor) -> Tensor:
-        """Squared contributions to the curve expected of a picked point, summed with the squared shares of cases: (S, J, k)."""
+        """Squared contributions to the curve expected of a picked point, summed with squared shares of cases: (S, J, k)."""
         chance = self.levels.new_full((1, 1, self.n_points), 1.0 / self.n_points) if self.pick is None else self.pick
         factor = (chance * shares.square()[:, None]).expand(self.n_sets, -1, -1).reshape(self.n_sets, -1)
         return table.squares(factor)

@@ -142,7 +142,7 @@ def _bootstrap(
 ) -> tuple[Tensor, int]:
     """Distances (B, ..., K) of bootstrapped curves from the observed one, and how many units were resampled."""
     if blocks is not None:
-        sums, sizes = block_sums(pit.lower, pit.upper, grid, blocks)
+        sums, sizes = block_sums(pit, grid, blocks)
         n_blocks = len(sizes)
         chosen = _resampled(n_blocks, n_replicates, seed, grid.device)
         counts = torch.zeros(n_replicates, n_blocks, dtype=torch.float64, device=grid.device)

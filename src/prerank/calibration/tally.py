@@ -1,11 +1,12 @@
 """A test of more cases than fit in memory: what a chunk of cases adds to it, and the test of the sum.
 
-A replicate of the null picks a point of each case by (seed, case, number of the replicate) alone, so its reliability curve is
-a sum over cases that can be taken in any parts. What is kept of a case is the interval of its observation, a few bytes per
-projection, which the bootstrap of the intervals needs.
+A replicate of the null picks a point of each case by (seed, case, number of the replicate) alone, so its reliability curve
+is a sum over cases that can be taken in any parts. What is kept of a case is the interval of its observation, a few bytes
+per projection, which the bootstrap of the intervals needs.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -43,21 +44,32 @@ class Setting:
 
 
 class Tally(NamedTuple):
-    """What a chunk of cases adds: curves summed over its cases, (B, J, K) and (J, K), and the intervals of its observations.
+    """What some cases add to a test: sums, and what is kept of single cases, with their places among all.
 
-    `places` (n,) say where its cases stand among all. `squares` (J, K) are squared contributions, for the spread of a
-    calibrated curve; `sample` has points of some cases, `tilts` and `block_tilts` serve the power.
+    `observed` (J, K) and `replicates` (B, J, K) are curves summed over the cases; `squares` (J, K) are squared
+    contributions, for the spread of a calibrated curve. `observations` are PITs without other points, `samples` have all
+    points of some cases; `tilts` and `block_tilts` serve the power.
     """
 
-    pit: ProjectedPIT
-    places: Tensor
+    observations: tuple[tuple[Tensor, ProjectedPIT], ...]
+    samples: tuple[tuple[Tensor, ProjectedPIT], ...]
     observed: Tensor
     replicates: Tensor
     squares: Tensor
-    sample: ProjectedPIT
-    sample_places: Tensor
     tilts: Tilts | None
     block_tilts: BlockTilts | None
+
+    def joined(self, more: "Tally") -> "Tally":
+        """Those of two sets of cases together."""
+        return Tally(
+            self.observations + more.observations,
+            self.samples + more.samples,
+            self.observed + more.observed,
+            self.replicates + more.replicates,
+            self.squares + more.squares,
+            None if self.tilts is None or more.tilts is None else self.tilts.joined(more.tilts),
+            None if self.block_tilts is None or more.block_tilts is None else self.block_tilts.joined(more.block_tilts),
+        )
 
 
 def tally(
@@ -69,20 +81,17 @@ def tally(
         keys = case_keys(setting.seed, pit.case_ids, "exchange")
     else:
         keys = case_keys(setting.seed, blocks, "exchange of blocks")
-    step = sampled(setting.n_cases).step
-    chosen = (places % step == 0).nonzero()[:, 0]
+    chosen = (places % sampled(setting.n_cases).step == 0).nonzero()[:, 0]
     mean_one = None if weights is None else weights * setting.n_cases
     of_blocks = None
     if blocks is not None and setting.n_blocks is not None:
         of_blocks = block_tilts(pit, blocks, setting.n_blocks, mean_one, setting.n_points)
     return Tally(
-        _observations(pit),
-        places,
+        ((places, _observations(pit)),),
+        ((places[chosen], pit.select(chosen)),) if len(chosen) else (),
         _sums(points, lambda start, stop: points.first_rows()[None], 1)[0],
         _sums(points, picked_rows(points, keys), setting.n_replicates),
         _squares(points, pit, weights, setting),
-        pit.select(chosen),
-        places[chosen],
         tilts(pit, mean_one) if weights is not None and blocks is None else None,
         of_blocks,
     )
@@ -100,7 +109,7 @@ def _observations(pit: ProjectedPIT) -> ProjectedPIT:
     return ProjectedPIT(tuple(parts), pit.case_ids)
 
 
-def _sums(points: Points, rows, n_replicates: int) -> Tensor:  # type: ignore[no-untyped-def]
+def _sums(points: Points, rows: Callable[[int, int], Tensor], n_replicates: int) -> Tensor:
     shape = (n_replicates, len(points.levels), points.n_projections)
     found = torch.empty(shape, dtype=torch.float64, device=points.levels.device)
     for part, columns, sums in points.sums(rows, n_replicates):
@@ -120,78 +129,64 @@ def _squares(points: Points, pit: ProjectedPIT, weights: Tensor | None, setting:
 
 
 class Accumulated:
-    """The sum of tallies, added in any order up to rounding."""
+    """The sum of tallies of all cases; what is kept of single cases is put where it belongs as it comes."""
 
     def __init__(self, setting: Setting, case_ids: Tensor) -> None:
         self.setting, self.case_ids = setting, case_ids
         self.parts: list[_Part] = []
-        self.curves: list[Tensor] = []
-        self.samples: list[tuple[Tensor, ProjectedPIT]] = []
-        self.tilts: Tilts | None = None
-        self.block_tilts: BlockTilts | None = None
+        self.total: Tally | None = None
 
-    def add(self, found: Tally) -> None:
-        """Add what a chunk of cases adds."""
-        self.parts = self.parts or [_Part(part, self.setting) for part in found.pit.parts]
-        for whole, part in zip(self.parts, found.pit.parts, strict=True):
-            whole.add(found.places, part)
-        sums = [found.observed, found.replicates, found.squares]
-        if not self.curves:
-            self.curves = [part.clone() for part in sums]
-        else:
-            for total, part in zip(self.curves, sums, strict=True):
-                total += part
-        self.samples.append((found.sample_places, found.sample))
-        if found.tilts is not None:
-            before = self.tilts
-            self.tilts = found.tilts if before is None else Tilts(*(a + b for a, b in zip(before, found.tilts, strict=True)))
-        if found.block_tilts is not None:
-            self.block_tilts = _added(self.block_tilts, found.block_tilts)
+    def add(self, more: Tally) -> None:
+        """Add what some cases add."""
+        for places, pit in more.observations:
+            self.parts = self.parts or [_Part(part, self.setting) for part in pit.parts]
+            for whole, part in zip(self.parts, pit.parts, strict=True):
+                whole.add(places, part)
+        more = more._replace(observations=())
+        self.total = more if self.total is None else self.total.joined(more)
 
     def result(self, power: float) -> tuple[ProjectedPIT, PCETest]:
         """The PITs of all observations, and the test."""
         setting, levels = self.setting, self.setting.levels
-        sample = self._sample()
+        assert self.total is not None
+        sample = self._sample(self.total.samples)
         pit = ProjectedPIT(
             tuple(part.part(own, setting.unequal) for part, own in zip(self.parts, sample.parts, strict=True)),
             self.case_ids,
         )
         size = 1.0 / setting.n_cases if setting.square_of_shares is None else setting.square_of_shares
-        observed, replicates, squares = self.curves
+        observed, replicates, squares = self.total.observed, self.total.replicates, self.total.squares
         known = torch.cat([part.law_is_known & (not part.unrandomised) for part in pit.parts])
         exact = known_spread(pit, levels) * size**0.5
         counted = (squares - (levels.square() * size)[:, None]).clamp_min(0.0).sqrt()
         spread = torch.where(known & (not setting.unequal), exact, counted)
         total = 1.0 if setting.weighted else float(setting.n_cases)
-        own, null = (Replicates(*statistics(sums / total, levels, power, spread)) for sums in (observed[None], replicates))
+        own, null = (
+            Replicates(*statistics(sums / total, levels, power, spread)) for sums in (observed[None], replicates)
+        )
         independent = setting.n_blocks is None and not setting.unequal and not setting.weighted
-        return pit, compared(pit, own, null, levels, spread, power, laws_of(pit, independent), self._power(sample))
+        return pit, compared(
+            pit, own, null, levels, spread, power, laws_of(pit, independent), self._power(self.total, sample)
+        )
 
-    def _power(self, sample: ProjectedPIT) -> Tensor:
-        if self.block_tilts is not None:
-            return power_at(self.block_tilts.distance())
-        if self.tilts is not None:
-            return power_at(self.tilts.distance())
+    def _power(self, total: Tally, sample: ProjectedPIT) -> Tensor:
+        if total.block_tilts is not None:
+            return power_at(total.block_tilts.distance())
+        if total.tilts is not None:
+            return power_at(total.tilts.distance())
         return power_of_sample(sample, self.setting.n_cases)
 
-    def _sample(self) -> ProjectedPIT:
-        """The sampled cases in the order of all, with as many points as any has."""
-        order = torch.cat([places for places, _ in self.samples]).argsort()
-        pits = [pit for places, pit in self.samples if len(places)]
-        parts = []
-        for g in range(len(pits[0].parts)):
-            own = [pit.parts[g].points for pit in pits]
-            lower, upper = (
-                torch.cat([_padded(getattr(one, end), self.setting.n_points) for one in own])[order]
-                for end in ("lower", "upper")
-            )
-            units = [one.unit for one in own]  # type: ignore[union-attr]
-            unit: int | Tensor = units[0] if isinstance(units[0], int) else torch.cat(units)[order]  # type: ignore[arg-type]
-            values = own[0].are_values  # type: ignore[union-attr]
-            parts.append(replace(pits[0].parts[g], points=Intervals(lower, lower if values else upper, unit)))
+    def _sample(self, samples: tuple[tuple[Tensor, ProjectedPIT], ...]) -> ProjectedPIT:
+        """The sampled cases in the order of all, with as many points as any of them has."""
+        order = torch.cat([places for places, _ in samples]).argsort()
+        pits = [pit for _, pit in samples]
+        parts = [
+            replace(pits[0].parts[g], points=_stacked([pit.parts[g] for pit in pits], order))
+            for g in range(len(self.parts))
+        ]
         pick = None
         if self.setting.unequal:
-            pick = torch.cat([_padded(pit.pick[..., None], self.setting.n_points)[..., 0] for pit in pits])[order]  # type: ignore[index]
+            pick = _padded([pit.pick[..., None] for pit in pits if pit.pick is not None])[order, :, 0]
         return ProjectedPIT(tuple(parts), torch.arange(len(order)), pick)
 
 
@@ -235,13 +230,18 @@ class _Part:
         )
 
 
-def _added(before: BlockTilts | None, more: BlockTilts) -> BlockTilts:
-    if before is None:
-        return more
-    chance = torch.where((before.sizes > 0)[:, None], before.chance, more.chance)
-    return BlockTilts(before.sums + more.sums, chance, before.sizes + more.sizes, before.n_blocks)
+def _stacked(parts: list[PreRankPIT], order: Tensor) -> Intervals:
+    """The points of sets of cases in one array, (n, P, K)."""
+    found = [part.points for part in parts if part.points is not None]
+    lower = _padded([points.lower for points in found])[order]
+    upper = lower if found[0].are_values else _padded([points.upper for points in found])[order]
+    units = [points.unit for points in found]
+    if isinstance(units[0], int):
+        return Intervals(lower, upper, units[0])
+    return Intervals(lower, upper, torch.cat([unit for unit in units if isinstance(unit, Tensor)])[order])
 
 
-def _padded(points: Tensor, n_points: int) -> Tensor:
-    """Points (n, P, K) with zeros for those that a chunk has fewer."""
-    return torch.nn.functional.pad(points, (0, 0, 0, n_points - points.shape[-2]))
+def _padded(points: list[Tensor]) -> Tensor:
+    """Points (n, P, K) of sets of cases one after the other, with zeros where some have fewer."""
+    most = max(one.shape[-2] for one in points)
+    return torch.cat([torch.nn.functional.pad(one, (0, 0, 0, most - one.shape[-2])) for one in points])

@@ -176,7 +176,9 @@ def _refuse_unknown_null(pit: ProjectedPIT, known: list[Tensor], blocks: Tensor 
         )
 
 
-def _uniform(points: Points, part: PreRankPIT, n_replicates: int, power: float, seed: int, spread: Tensor) -> Replicates:
+def _uniform(
+    points: Points, part: PreRankPIT, n_replicates: int, power: float, seed: int, spread: Tensor
+) -> Replicates:
     """Replicates of one projection whose law is known: uniform PITs, or ranks that are all equally probable."""
     device = points.levels.device
     steps = (1 << 18) if part.n_members is None else part.n_members + 1

@@ -71,7 +71,8 @@ def read_forecasts(forecasts: Path, observations: Path | None = None, naming: Na
         tables, found = as_long_form(*tables)
         said = {**found, **said}
     case = naming.case or said.pop("case", ("case",))
-    return from_long(*tables, case=case, keep=naming.keep, **said)
+    own, seen = tables
+    return from_long(own, seen, case=case, keep=naming.keep, **said)
 
 
 def _kind(path: Path) -> str:

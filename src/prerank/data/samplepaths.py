@@ -1,8 +1,9 @@
 """Tables of sample paths as forecasting tools write them, brought into the long form of `from_long`.
 
 `simulate()` of neuralforecast gives a row per series (`unique_id`), time (`ds`) and path (`sample_id`), with the values in
-a column named after the model (https://github.com/Nixtla/neuralforecast/pull/1483); observations are the column `y`. GluonTS and AutoGluon call them `item_id`, `timestamp`, `sample` and `target`. A path over the horizon is one
-joint forecast: its targets are the steps ahead.
+a column named after the model (https://github.com/Nixtla/neuralforecast/pull/1483); observations are the column `y`.
+GluonTS and AutoGluon call them `item_id`, `timestamp`, `sample` and `target`. A path over the horizon is one joint
+forecast: its targets are the steps ahead.
 """
 
 import re
