@@ -302,11 +302,11 @@ def test_groups_that_cannot_be_checked_get_one_line(arrays, tmp_path):
     each = np.arange(N_CASES)
     np.savez(tmp_path / "f.npz", members=members, observations=y.to_numpy(), each=each, gone=np.where(each < 2, 1, 2))
     hopeless = invoke(tmp_path / "f.npz", "--by", "each")
-    assert_one_line(hopeless, "60 groups with 999 replicates", "--replicates 1199")
+    assert_one_line(hopeless, "60 groups with 999 replicates", "1,199 replicates")
     assert_one_line(invoke(tmp_path / "f.npz", "--by", "gone", "--plot", tmp_path / "a.png"), "leave out --by")
     unnamed = np.where(each < 2, np.nan, 1.0)
     np.savez(tmp_path / "g.npz", members=members, observations=y.to_numpy(), gone=unnamed)
-    assert_one_line(invoke(tmp_path / "g.npz", "--by", "gone"), "2 of 60 cases have no 'gone'")
+    assert_one_line(invoke(tmp_path / "g.npz", "--by", "gone"), "2 missing labels")
     assert_one_line(invoke(tmp_path / "g.npz", "--block", "gone"), "2 missing labels")
     empty = y.to_numpy().copy()
     empty[:2] = np.nan

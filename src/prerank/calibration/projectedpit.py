@@ -221,6 +221,11 @@ class ProjectedPIT:
         pick = None if self.pick is None else self.pick[..., cases, :]
         return ProjectedPIT(tuple(part.select(cases) for part in self.parts), self.case_ids[cases], pick)
 
+    def of_cases(self, cases: Tensor) -> "ProjectedPIT":
+        """The PITs of some cases as a data set of their own, with its own shares of ties."""
+        some = self.select(cases)
+        return replace(some, parts=tuple(_with_own_ties(part) for part in some.parts))
+
     def model(self, number: int) -> "ProjectedPIT":
         """The PITs of one of several models, which lie on a leading axis."""
 
@@ -265,6 +270,16 @@ class ProjectedPIT:
             self,
             parts=tuple(replace(part, names=tuple(names)) if part.prerank == group else part for part in self.parts),
         )
+
+
+def _with_own_ties(part: PreRankPIT) -> PreRankPIT:
+    """Shares of ties counted from whole ranks; weighted ranks keep theirs."""
+    points = part.points
+    if points is None or points.are_values or points.lower.is_floating_point():
+        return part
+    width = points.upper - points.lower
+    there = (width > 0).double().sum((-3, -2))
+    return replace(part, tied=(width[..., 0, :] > 1).double().mean(-2), ties=(width > 1).double().sum((-3, -2)) / there)
 
 
 class _Joined:

@@ -12,7 +12,7 @@ from torch.distributions import Distribution
 from prerank.calibration import Contrast, Marginal, PreRank, SquaredDifference, checked_case_ids, label_array
 from prerank.diagnosis.preparation import Prepared
 from prerank.diagnosis.result import LEVEL
-from prerank.forecast import as_tensor, labels_of, positions
+from prerank.forecast import as_tensor, label_text, labels_of, positions
 
 
 def projection_names(preranks: Sequence[PreRank], targets: Sequence[str]) -> dict[str, list[str]]:
@@ -75,7 +75,7 @@ def case_identifiers(case_ids: Any, prepared: Prepared) -> Tensor | None:
 
 def groups_of(by: Any, prepared: Prepared, n_replicates: int) -> tuple[Tensor, list[Any]]:
     """Numbers of the groups that the cases belong to, and the labels of the groups in their order."""
-    labels = _label_per_case(by, "by", prepared)[prepared.cases.cpu().numpy()]
+    labels = _label_per_case(by, "by", prepared)
     numbers = _numbered(labels)
     count = int(numbers.max()) + 1
     if count > LEVEL * (n_replicates + 1):
@@ -83,9 +83,15 @@ def groups_of(by: Any, prepared: Prepared, n_replicates: int) -> tuple[Tensor, l
             f"{count:,} groups with {n_replicates:,} replicates could never have an adjusted p-value of {LEVEL}; "
             f"take fewer groups, or {math.ceil(count / LEVEL) - 1:,} replicates"
         )
-    first = np.unique(numbers, return_index=True)[1]
-    names = [label.item() if isinstance(label, np.generic) else label for label in labels[first]]
-    return torch.as_tensor(numbers).to(prepared.y.device), names
+    names = [
+        label.item() if isinstance(label, np.generic) and label.dtype.kind != "M" else label
+        for label in labels[np.unique(numbers, return_index=True)[1]]
+    ]
+    left = numbers[prepared.cases.cpu().numpy()]
+    lost = np.setdiff1d(numbers, left)
+    if len(lost):
+        raise ValueError(f"group {label_text(names[int(lost[0])])}: no case is left, each has a missing value; drop it")
+    return torch.as_tensor(left).to(prepared.y.device), names
 
 
 def _label_per_case(values: Any, what: str, prepared: Prepared) -> np.ndarray:

@@ -75,7 +75,7 @@ class MemorySource:
 
     def test(self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None) -> tuple[ProjectedPIT, PCETest]:
         asked = self.asked
-        pit = self._pit if rows is None else self._pit.select(rows)
+        pit = self._pit if rows is None else self._pit.of_cases(rows)
         return pit, pce_test(
             pit,
             power=asked.power,
