@@ -45,8 +45,8 @@ def pce_interval(
     (F as observed) and its null quantile (F uniform), and is cut at zero. It therefore covers at least as often as
     stated, also where the population PCE is zero, at which the usual bootstrap interval fails. PITs are (N, K);
     `null` holds replicates of the mean PCE under calibration (`pce_test(...).replicates`): needed for K > 1, for ranks
-    that tie or carry weights, and for blocks. Of more than 100,000 cases, 4,096 sets are resampled. `blocks` (N,) label dependent cases, which are then drawn together; with
-    fewer than 20 blocks the limits are NaN.
+    that tie or carry weights, and for blocks. Of more than 100,000 cases, 4,096 sets are resampled. `blocks` (N,) label
+    dependent cases, which are then drawn together; with fewer than 20 blocks the limits are NaN.
 
     >>> interval = pce_interval(torch.linspace(0.001, 0.999, 500)[:, None])
     >>> interval.low

@@ -11,10 +11,6 @@ from prerank.data.errors import DataError
 from prerank.data.longform import Matched, require_real
 from prerank.data.stores import opened
 
-MEMBER_NAMES = ("member", "realization", "realisation", "number", "ensemble", "ens", "sample", "draw")
-CASE_NAMES = ("case", "time", "date", "valid_time", "init_time", "forecast_reference_time")
-TARGET_NAMES = ("target", "station", "lead", "lead_time", "step", "lat", "lon", "latitude", "longitude")
-
 
 def read_variables(
     forecasts: Path,
@@ -29,13 +25,15 @@ def read_variables(
 ) -> Matched:
     """Members and observations from variables with named dimensions.
 
-    Dimensions called as in `MEMBER_NAMES`, `CASE_NAMES` and `TARGET_NAMES` are recognised; `case`, `member` and `target`
-    name others. Several dimensions of cases, or of targets, are taken together. `value` and `observation` are needed
+    Dimensions with usual names, such as those of the CF conventions, are recognised; `case`, `member` and `target` name
+    others. Several dimensions of cases, or of targets, are taken together. `value` and `observation` are needed
     where a file has several variables to choose from. `keep` names variables or coordinates along the cases.
     """
     own = opened(forecasts)
     other = own if observations is None else opened(observations)
-    members_dims = (member,) if member is not None else MEMBER_NAMES
+    from prerank.forecast import USUAL_NAMES  # torch loads slowly
+
+    members_dims = (member,) if member is not None else USUAL_NAMES["member"]
     forecast = _variable(own, value, forecasts, members_dims, True)
     observed = _variable(other, observation, observations or forecasts, members_dims, False)
     along = [dim for dim in forecast.dims if dim in members_dims]
@@ -97,12 +95,16 @@ def _variable(dataset: Any, name: str | None, path: Path, members: Sequence[str]
 
 def _roles(dims: Sequence[str], case: Sequence[str], target: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     """Which of the dimensions of a variable are cases and which are targets."""
+    from prerank.forecast import USUAL_NAMES  # torch loads slowly
+
     for dim in (*case, *target):
         if dim not in dims:
             raise DataError(f"{name!r} has no dimension {dim!r}, only {_listed(dims)}; name one of them")
-    cases = [dim for dim in dims if dim in case or (not case and dim in CASE_NAMES and dim not in target)]
+    cases = [dim for dim in dims if dim in case or (not case and dim in USUAL_NAMES["case"] and dim not in target)]
     left = [dim for dim in dims if dim not in cases]
-    unknown = [dim for dim in left if dim not in target and dim not in TARGET_NAMES and not (len(left) == 1 and cases)]
+    unknown = [
+        dim for dim in left if dim not in target and dim not in USUAL_NAMES["target"] and not (len(left) == 1 and cases)
+    ]
     if unknown or not cases:
         which = f"whether {unknown[0]!r} holds cases or targets" if unknown else "which one holds the cases"
         raise DataError(f"{name!r} has the dimensions {_listed(dims)}; say {which}")

@@ -55,6 +55,16 @@ class GroupedCheck:
             f"Miscalibrated in {len(failed)} of {n_groups}: {named} (smallest adjusted p-value {p_text(self.p_value)})."
         )
 
+    def to_frame(self) -> pd.DataFrame:
+        """The tables of all groups as one, with a row per group and pre-rank."""
+        return pd.concat({name: one.table for name, one in self.checks.items()}, names=["group"])
+
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset`: that of each group's check along "group"."""
+        from prerank.diagnosis.conversion import as_grouped_dataset
+
+        return as_grouped_dataset(self)
+
     def __str__(self) -> str:
         rows = [
             [str(name), f"{row['cases']}", p_text(row["p-value"]), p_text(row["adjusted p-value"]), row["reading"]]

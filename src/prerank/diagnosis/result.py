@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -93,6 +93,12 @@ class Check:
     def to_frame(self) -> pd.DataFrame:
         """The table as a DataFrame (a copy)."""
         return self.table.copy()
+
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset`: the table along "prerank", projections along "projection", their curves over "level"."""
+        from prerank.diagnosis.conversion import as_dataset
+
+        return as_dataset(self)
 
     columns: ClassVar[tuple[str, ...]] = ("pre-rank", "PCE", "expected", "95 % interval", "p", "adjusted p", "reading")
 

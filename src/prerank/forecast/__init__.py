@@ -1,5 +1,6 @@
 """Forecasts: an ensemble of members, a Gaussian mixture, or any torch distribution."""
 
+from prerank.forecast.alignment import NAMES as USUAL_NAMES
 from prerank.forecast.alignment import Axes, Labels, label_text, labels_of, positions
 from prerank.forecast.arrays import accepts_arrays, as_observations, as_tensor, described
 from prerank.forecast.draws import Forecast, differentiable_draws, equally_weighted_draws, require_vector_distribution
@@ -15,6 +16,7 @@ from prerank.forecast.support import inside_support, refuse_outside_support
 from prerank.forecast.whole import require_whole
 
 __all__ = [
+    "USUAL_NAMES",
     "Axes",
     "Ensemble",
     "Fills",
