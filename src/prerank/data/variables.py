@@ -34,8 +34,9 @@ def read_variables(
     from prerank.forecast import USUAL_NAMES  # torch loads slowly
 
     members_dims = (member,) if member is not None else USUAL_NAMES["member"]
-    forecast = _variable(own, value, forecasts, members_dims, True)
-    observed = _variable(other, observation, observations or forecasts, members_dims, False)
+    forecast = _variable(own, value, forecasts, members_dims, None, keep)
+    others = {*forecast.dims} - {*members_dims}
+    observed = _variable(other, observation, observations or forecasts, members_dims, others, keep)
     along = [dim for dim in forecast.dims if dim in members_dims]
     if len(along) != 1:
         raise DataError(
@@ -76,15 +77,26 @@ def _refuse_other_units(forecast: Any, observed: Any) -> None:
         raise DataError(f"the forecasts are in {own!r} and the observations in {other!r}; convert one of them")
 
 
-def _variable(dataset: Any, name: str | None, path: Path, members: Sequence[str], with_members: bool) -> Any:
-    """The variable of a name, or the only one that has, or has not, a dimension of members."""
+def _variable(
+    dataset: Any, name: str | None, path: Path, members: Sequence[str], along: set[str] | None, keep: Sequence[str]
+) -> Any:
+    """The variable of a name; or the only one with a dimension of members, or the only one without.
+
+    Of several without, the one along the dimensions that the forecasts have (`along`).
+    """
     there = list(dataset.data_vars)
     if name is not None:
         if name not in there:
             raise DataError(f"{path} has no variable {name!r}, only {_listed(there)}; say which one is meant")
         return dataset[name]
-    what = "forecasts" if with_members else "observations"
-    fitting = [key for key in there if dataset[key].dims and bool({*dataset[key].dims} & {*members}) is with_members]
+    what = "forecasts" if along is None else "observations"
+    dims = {key: {*dataset[key].dims} for key in there if key not in keep}
+    if along is None:
+        fitting = [key for key, own in dims.items() if own & {*members} and own - {*members}]
+    else:
+        fitting = [key for key, own in dims.items() if own and not own & {*members}]
+        if len(fitting) > 1:
+            fitting = [key for key in fitting if dims[key] == along]
     if len(fitting) != 1:
         described = ", ".join(f"{key!r} {_listed(dataset[key].dims)}" for key in there[:12]) or "none at all"
         raise DataError(

@@ -111,7 +111,11 @@ def target_names(labels: Labels, n_targets: int) -> tuple[str, ...]:
     """What the targets are called by their labels; y1, y2, ... where they have none."""
     if labels.targets is None:
         return tuple(f"y{d + 1}" for d in range(n_targets))
-    return tuple(_name(label) for label in labels.targets)
+    names = tuple(_name(label) for label in labels.targets)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"target {twice!r} occurs more than once; give every target a name of its own")
+    return names
 
 
 def _name(label: Any) -> str:
