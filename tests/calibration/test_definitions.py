@@ -486,7 +486,7 @@ def test_points_that_a_result_kept_do_not_change_its_interval():
 def test_intervals_of_few_units_are_wider(units, monkeypatch):
     """By Student's law, and by the spread of units whose mean was estimated from themselves."""
     pit = ProjectedPIT.of_values(torch.linspace(0.2, 0.6, 60).double()[:, None])
-    monkeypatch.setattr(interval, "_bootstrap", lambda *_: (torch.full((99,), 0.001).double(), units))
+    monkeypatch.setattr(interval, "_bootstrap", lambda *_: (torch.full((99, 1), 0.001).double(), units))
     found = pce_interval(pit, coverage=0.8, null=torch.zeros(99))
     expected = 0.001 * (units / (units - 1)) ** 0.5 * stats.t.ppf(0.9, units - 1) / stats.norm.ppf(0.9)
     assert found.high - found.estimate == pytest.approx(expected)

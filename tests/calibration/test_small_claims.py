@@ -154,7 +154,7 @@ def test_bands_say_their_pointwise_level():
 
 def test_intervals_of_few_units_are_widened_as_students_law_has_it(monkeypatch):
     pit = ProjectedPIT.of_values(torch.linspace(0.2, 0.6, 60).double()[:, None])
-    monkeypatch.setattr(interval, "_bootstrap", lambda *_: (torch.full((99,), 0.01).double(), 21))
+    monkeypatch.setattr(interval, "_bootstrap", lambda *_: (torch.full((99, 1), 0.01).double(), 21))
     found = pce_interval(pit, null=torch.zeros(99))
     expected = 0.01 * (21 / 20) ** 0.5 * stats.t.ppf(0.975, 20) / stats.norm.ppf(0.975)
     assert found.high - found.estimate == pytest.approx(expected)

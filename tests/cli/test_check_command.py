@@ -1,5 +1,6 @@
 """`prerank check`: whatever the file, the numbers are those of `check`; what cannot be read gets one line."""
 
+import importlib.util
 import json
 import os
 from collections.abc import Callable
@@ -302,10 +303,10 @@ def test_groups_that_cannot_be_checked_get_one_line(arrays, tmp_path):
     each = np.arange(N_CASES)
     np.savez(tmp_path / "f.npz", members=members, observations=y.to_numpy(), each=each, gone=np.where(each < 2, 1, 2))
     hopeless = invoke(tmp_path / "f.npz", "--by", "each")
-    assert_one_line(hopeless, "60 groups with 999 replicates", "--replicates 1199")
+    assert_one_line(hopeless, "60 groups with 999 replicates", "1,199 replicates")
     unnamed = np.where(each < 2, np.nan, 1.0)
     np.savez(tmp_path / "g.npz", members=members, observations=y.to_numpy(), gone=unnamed)
-    assert_one_line(invoke(tmp_path / "g.npz", "--by", "gone"), "2 of 60 cases have no 'gone'")
+    assert_one_line(invoke(tmp_path / "g.npz", "--by", "gone"), "2 missing labels")
     assert_one_line(invoke(tmp_path / "g.npz", "--block", "gone"), "2 missing labels")
     empty = y.to_numpy().copy()
     empty[:2] = np.nan
@@ -314,21 +315,44 @@ def test_groups_that_cannot_be_checked_get_one_line(arrays, tmp_path):
 
 
 @pytest.mark.skipif(not REAL or not (Path(REAL) / "uw_temperature.npz").exists(), reason="PRERANK_REAL is not set")
+@pytest.mark.filterwarnings("ignore")  # about text in Zarr stores
 def test_the_real_ensemble_gives_the_same_output_in_every_format(tmp_path):
+    xr = pytest.importorskip("xarray")
     with np.load(Path(str(REAL)) / "uw_temperature.npz") as file:
-        y, members, date = file["obs"], file["ensemble"], file["case_date"]
+        y, members, date, group = (file[name] for name in ("obs", "ensemble", "case_date", "case_group"))
     places = [f"s{k + 1}" for k in range(y.shape[1])]
-    np.savez(tmp_path / "f.npz", members=members, observations=y, targets=places, date=date)
+    np.savez(tmp_path / "f.npz", members=members, observations=y, targets=places, date=date, group=group)
     forecasts, observations = long_tables(pd.DataFrame(y, columns=places), members)
-    forecasts = forecasts.assign(date=date[forecasts["case"]])
+    forecasts = forecasts.assign(date=date[forecasts["case"]], group=group[forecasts["case"]])
     forecasts.to_csv(tmp_path / "f.csv", index=False)
     observations.to_csv(tmp_path / "o.csv", index=False)
     forecasts.to_parquet(tmp_path / "f.parquet")
     observations.to_parquet(tmp_path / "o.parquet")
-    asked = ["--block", "date", "--prerank", "location", "--prerank", "HDR", "--json"]
-    printed = {
-        invoke(*(tmp_path / name for name in names), *asked).stdout
-        for names in (["f.npz"], ["f.csv", "o.csv"], ["f.parquet", "o.parquet"])
+    variables = {
+        "t2m": (("case", "realization", "station"), members),
+        "seen": (("case", "station"), y),
+        "date": ("case", date),
+        "group": ("case", group),
     }
-    assert len(printed) == 1
-    assert json.loads(printed.pop())["blocks"] == 52
+    dataset = xr.Dataset(variables, {"station": places})
+    files = [["f.npz"], ["f.csv", "o.csv"], ["f.parquet", "o.parquet"]]
+    if importlib.util.find_spec("netCDF4"):
+        dataset.to_netcdf(tmp_path / "f.nc", engine="netcdf4")
+        files.append(["f.nc"])
+    if importlib.util.find_spec("zarr"):
+        dataset.to_zarr(tmp_path / "f.zarr", consolidated=False)
+        files.append(["f.zarr"])
+    for asked in (
+        ["--block", "date", "--prerank", "location", "--prerank", "HDR"],
+        ["--by", "group", "--prerank", "location", "--replicates", "399"],
+    ):
+        outputs = [invoke(*(tmp_path / name for name in names), *asked, "--json") for names in files]
+        assert [one.exit_code for one in outputs] == [0] * len(files), [one.stderr for one in outputs]
+        assert len({one.stdout for one in outputs}) == 1
+        found = json.loads(outputs[0].stdout)
+        if "--by" in asked:
+            assert [row["group"] for row in found["groups"]] == list(range(20))
+            assert sum(row["cases"] for row in found["groups"]) == len(y)
+        else:
+            assert found["blocks"] == 52
+        assert found["calibrated"] is False  # its members are far too close together, see the data's description

@@ -14,7 +14,7 @@ from prerank.calibration.errors import (
 )
 from prerank.calibration.exchange import Replicates, exchange_replicates
 from prerank.calibration.inputs import checked_case_ids, label_array, require_power, require_whole
-from prerank.calibration.interval import PCEInterval, pce_interval, pce_intervals
+from prerank.calibration.interval import PCEInterval, pce_interval, pce_intervals, pce_intervals_of_groups
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.jointcdf import cases_at_once
 from prerank.calibration.null import Band, PCENull, corrected_pce, in_quadrature, pce_null, reliability_band
@@ -38,6 +38,7 @@ from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
 from prerank.calibration.reading import read
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit
+from prerank.calibration.tally import Accumulated, Setting, Tally, tally
 from prerank.calibration.testing import PCETest, chi_square_test, ks_test, pce_test
 from prerank.calibration.views import DistributionView, Learnt, Needs, PointsView, View, needs_of, view_of
 
@@ -45,6 +46,7 @@ __all__ = [
     "HDR",
     "NEARLY_BLIND",
     "PCA",
+    "Accumulated",
     "Band",
     "ClosedForm",
     "Contrast",
@@ -72,8 +74,10 @@ __all__ = [
     "ReliabilityCurve",
     "Replicates",
     "Scale",
+    "Setting",
     "SmoothRank",
     "SquaredDifference",
+    "Tally",
     "View",
     "bandwidths",
     "cases_at_once",
@@ -93,6 +97,7 @@ __all__ = [
     "pce",
     "pce_interval",
     "pce_intervals",
+    "pce_intervals_of_groups",
     "pce_kde",
     "pce_null",
     "pce_test",
@@ -104,5 +109,6 @@ __all__ = [
     "require_power",
     "require_whole",
     "smooth_pit",
+    "tally",
     "view_of",
 ]

@@ -11,6 +11,8 @@ from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import accepts_arrays
 from prerank.kernels import SMOOTH_CDF, kernel_for
 
+_MOST = 1 << 22  # PITs whose curve is taken at once
+
 
 class ReliabilityCurve(NamedTuple):
     """Levels (J,) and the share of PITs at or below each, (..., J, K); of an interval, the part below the level counts."""
@@ -93,6 +95,8 @@ def reliability_curve(
     >>> reliability_curve(torch.tensor([[0.1], [0.9]]), n_levels=2).frequency.squeeze()
     tensor([0.5000, 0.5000])
     """
+    if isinstance(pit, ProjectedPIT) and pit.n_cases > _MOST // len(pit.names):
+        return _curve_in_chunks(pit, _checked_levels(n_levels, levels), case_weights)
     lower, upper, weights = _checked(pit, case_weights)
     levels = _checked_levels(n_levels, levels).to(lower)
     if isinstance(pit, ProjectedPIT) and not pit.are_values:
@@ -103,6 +107,22 @@ def reliability_curve(
     counts = torch.zeros(*lower.shape[:-2], len(levels) + 1, lower.shape[-1], dtype=torch.float64, device=lower.device)
     counts.scatter_add_(-2, bins, weights[:, None].expand(lower.shape).contiguous())
     return ReliabilityCurve(levels, (counts[..., :-1, :].cumsum(-2) / weights.sum()).clamp_max(1.0).to(lower))
+
+
+def _curve_in_chunks(pit: ProjectedPIT, levels: Tensor, case_weights: Tensor | None) -> ReliabilityCurve:
+    """The curve of many cases, whose ends as fractions would be large, a part of them at a time."""
+    weights = None if case_weights is None else checked_weights(case_weights, pit.n_cases)
+    total, size = 0.0, max(1, _MOST // len(pit.names))
+    frequency: Tensor | float = 0.0
+    for start in range(0, pit.n_cases, size):
+        cases = slice(start, min(start + size, pit.n_cases))
+        own = None if weights is None else weights[cases]
+        share = float(cases.stop - cases.start) if own is None else float(own.double().sum())
+        if share > 0:
+            curve = reliability_curve(pit.select(cases), levels=levels, case_weights=own)
+            frequency, total = frequency + share * curve.frequency.double(), total + share
+    assert isinstance(frequency, Tensor)
+    return ReliabilityCurve(curve.levels, (frequency / total).clamp(0.0, 1.0).to(curve.frequency))
 
 
 @accepts_arrays("pit", "levels", "case_weights")

@@ -272,7 +272,7 @@ def _noise(pit: ProjectedPIT | Tensor, levels: Tensor, blocks: Tensor | None) ->
     lower, upper = (pit.lower, pit.upper) if isinstance(pit, ProjectedPIT) else (pit, pit)
     n_cases = lower.shape[-2]
     if blocks is not None:
-        sums, sizes = block_sums(lower, upper, levels.double(), blocks)
+        sums, sizes = block_sums(pit, levels.double(), blocks)
         mean = sums.sum(0) / n_cases
         residual = sums - sizes.reshape(-1, *(1,) * (sums.ndim - 1)) * mean
         return residual.square().sum(0) * (len(sums) / (len(sums) - 1) / n_cases**2)
@@ -292,11 +292,13 @@ def _squares(lower: Tensor, upper: Tensor, levels: Tensor) -> Tensor:
     return total.reshape(*lower.shape[:-2], lower.shape[-1], len(levels)).mT
 
 
-def block_sums(lower: Tensor, upper: Tensor, levels: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
+def block_sums(pit: ProjectedPIT | Tensor, levels: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Contributions to the curve summed over the cases of each block, (n_blocks, ..., J, K), and the blocks' sizes."""
-    labels = torch.unique(blocks.to(lower.device), return_inverse=True)[1]
-    sizes = torch.bincount(labels).double()
-    sums = torch.stack(
-        [curve_sums(lower[..., labels == b, :], upper[..., labels == b, :], levels) for b in range(len(sizes))]
-    )
-    return sums, sizes
+    labels = torch.unique(blocks.to(pit.device), return_inverse=True)[1]
+    sizes = torch.bincount(labels)
+    sums = []
+    for cases in labels.argsort(stable=True).split(sizes.tolist()):
+        some = pit.select(cases) if isinstance(pit, ProjectedPIT) else pit[..., cases, :]
+        lower, upper = (some.lower, some.upper) if isinstance(some, ProjectedPIT) else (some, some)
+        sums.append(curve_sums(lower, upper, levels))
+    return torch.stack(sums), sizes.double()

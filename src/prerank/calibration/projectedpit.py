@@ -9,6 +9,7 @@ from torch import Tensor
 from prerank.calibration.intervals import Intervals
 from prerank.wording import shape_in_words
 
+SAMPLE = 1000  # cases that say enough about how the points of a case vary
 FEW_TIES = (
     1e-3  # share of tied points up to which the null distribution is that of ranks without ties: rounding makes some
 )
@@ -22,7 +23,7 @@ class PreRankPIT:
     observation, the observation first (only if asked for). `tied` (..., K) is the share of cases in which the observation
     ties with a member, `ties` (K,) the share of points that tie with another of their case. `n_members` is the number of
     members M that every case was ranked among, None for PITs in closed form or where it varies; `unrandomised` marks
-    ranks k / M.
+    ranks k / M. `sample` holds points of a thousand cases or so where the others were too many to keep.
     """
 
     prerank: str
@@ -36,6 +37,11 @@ class PreRankPIT:
     n_members: int | None = None
     unrandomised: bool = False
     points: Intervals | None = None
+    sample: Intervals | None = None
+
+    def some_points(self) -> Intervals | None:
+        """Points of about a thousand cases, evenly spaced, (..., n, P, K); None where none were kept."""
+        return self.sample if self.points is None else self.points.select(sampled(self.points.lower.shape[-3]), -3)
 
     @property
     def law_is_known(self) -> Tensor:
@@ -51,6 +57,8 @@ class PreRankPIT:
         if observed.are_values:
             return Intervals(lower, lower)
         upper = observed.upper[..., None, :]
+        if not lower.is_floating_point():
+            return Intervals(lower, upper, observed.unit)
         if self.n_members is None:
             return Intervals(lower, upper)
         unit = self.n_members + 1
@@ -59,6 +67,11 @@ class PreRankPIT:
     def select(self, cases: Tensor | slice) -> "PreRankPIT":
         points = None if self.points is None else self.points.select(cases, -3)
         return replace(self, observed=self.observed.select(cases, -2), points=points)
+
+
+def sampled(n_cases: int) -> slice:
+    """Which of many cases are a sample of about a thousand."""
+    return slice(None, None, max(1, n_cases // SAMPLE))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -208,6 +221,11 @@ class ProjectedPIT:
         pick = None if self.pick is None else self.pick[..., cases, :]
         return ProjectedPIT(tuple(part.select(cases) for part in self.parts), self.case_ids[cases], pick)
 
+    def of_cases(self, cases: Tensor) -> "ProjectedPIT":
+        """The PITs of some cases as a data set of their own, with its own shares of ties."""
+        some = self.select(cases)
+        return replace(some, parts=tuple(_with_own_ties(part) for part in some.parts))
+
     def model(self, number: int) -> "ProjectedPIT":
         """The PITs of one of several models, which lie on a leading axis."""
 
@@ -252,6 +270,16 @@ class ProjectedPIT:
             self,
             parts=tuple(replace(part, names=tuple(names)) if part.prerank == group else part for part in self.parts),
         )
+
+
+def _with_own_ties(part: PreRankPIT) -> PreRankPIT:
+    """Shares of ties counted from whole ranks; weighted ranks keep theirs."""
+    points = part.points
+    if points is None or points.are_values or points.lower.is_floating_point():
+        return part
+    width = points.upper - points.lower
+    there = (width > 0).double().sum((-3, -2))
+    return replace(part, tied=(width[..., 0, :] > 1).double().mean(-2), ties=(width > 1).double().sum((-3, -2)) / there)
 
 
 class _Joined:

@@ -8,7 +8,6 @@ from torch import Tensor
 from prerank.calibration.intervals import Intervals
 
 _TAIL = 0.05
-_CASES = 1000  # enough to know the scores' spread under calibration
 
 
 class Shape(NamedTuple):
@@ -23,8 +22,8 @@ class Shape(NamedTuple):
 def shape(pit: Tensor | Intervals, case_weights: Tensor | None = None, points: Intervals | None = None) -> Shape:
     """How PITs (N,) depart from uniform: scores of their mean, their spread, and their mass in the outer twentieths.
 
-    Of ranks, which are intervals, the mean over each is taken; `points` (N, P), the intervals of all points that could
-    have been the observation, then tell how much the scores vary under calibration.
+    Of ranks, which are intervals, the mean over each is taken; `points` (n, P), the intervals of all points that could
+    have been the observation in some of the cases, then tell how much the scores vary under calibration.
     """
     seen = _features(pit if isinstance(pit, Intervals) else Intervals(pit, pit))
     weights = seen.new_full((len(seen),), 1.0 / len(seen))
@@ -32,8 +31,7 @@ def shape(pit: Tensor | Intervals, case_weights: Tensor | None = None, points: I
         weights = (case_weights / case_weights.sum()).to(seen)
     variance = torch.ones(4, dtype=seen.dtype, device=seen.device)
     if points is not None and not points.are_values:
-        step = max(1, len(seen) // _CASES)
-        variance = _features(points.select(slice(None, None, step), -2)).square().mean((0, 1))
+        variance = _features(points).square().mean((0, 1))
     root = 1.0 / weights.square().sum().sqrt()  # sqrt(N) for equal weights
     scores = (weights[:, None] * seen).sum(0) * root / torch.where(variance > 1e-12, variance, 1.0).sqrt()
     return Shape(*scores.tolist())

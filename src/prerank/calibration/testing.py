@@ -11,7 +11,7 @@ from torch import Tensor
 from prerank.calibration.blindness import projection_power
 from prerank.calibration.curvetable import tables_of
 from prerank.calibration.errors import centred_levels, checked_weights, pce
-from prerank.calibration.exchange import Points, Replicates, exchanged, points_of
+from prerank.calibration.exchange import Points, Replicates, exchanged, points_of, spread_of
 from prerank.calibration.inputs import require_power, require_whole
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.null import REPLICATES, pce_null
@@ -86,18 +86,38 @@ def pce_test(
     if case_weights is not None:
         case_weights = checked_weights(case_weights, pit.n_cases).to(pit.device)
     grid = (centred_levels(n_levels) if levels is None else levels).double().to(pit.device)
-    names = tuple(part.prerank for part in pit.parts)
-    sizes = [len(part.names) for part in pit.parts]
-    known = [_law_is_known(part, pit, blocks) for part in pit.parts]
+    independent = blocks is None and pit.pick is None
     if not pit.has_points:
-        _refuse_unknown_null(pit, known, blocks)
+        _refuse_unknown_null(pit, laws_of(pit, independent), blocks)
     points = points_of(pit, grid, case_weights)
-    observed = points.observed(power)
+    spread = spread_of(points, pit)
+    observed = points.observed(power, spread)
     if pit.has_points:
-        null = exchanged(points, pit, n_replicates, power, seed, blocks)
+        null = exchanged(points, pit, n_replicates, power, seed, blocks, spread)
     else:
-        null = _uniform(points, pit.parts[0], n_replicates, power, seed)
+        null = _uniform(points, pit.parts[0], n_replicates, power, seed, spread)
     observed, null = (Replicates(*(x.reshape(-1, *pit.lead, x.shape[-1]) for x in y)) for y in (observed, null))
+    laws = laws_of(pit, independent and case_weights is None)
+    tilt = projection_power(pit, blocks, case_weights)
+    return compared(pit, observed, null, grid, spread.reshape(*pit.lead, *spread.shape[1:]), power, laws, tilt)
+
+
+def compared(
+    pit: ProjectedPIT,
+    observed: Replicates,
+    null: Replicates,
+    grid: Tensor,
+    spread: Tensor,
+    power: float,
+    laws: list[Tensor],
+    tilt: Tensor,
+) -> PCETest:
+    """The test, from the statistics of the data (1, ..., K) and of the replicates (B, ..., K).
+
+    `laws` say for each pre-rank which projections have a null that is known better than replicates tell.
+    """
+    sizes = [len(part.names) for part in pit.parts]
+    n_replicates = len(null.pce)
     statistic, replicates = _group_means(observed.pce, sizes), _group_means(null.pce, sizes)
     together = torch.cat([statistic, replicates])
     p_values = exceedance(together)
@@ -107,8 +127,8 @@ def pce_test(
     attainable = (smallest <= smallest.amin(0, keepdim=True)).double().mean(0)[..., 0]
     p_value, null_level, expected = p_values[0].clone(), replicates.mean(0), null.pce.mean(0)
     error = (p_value * (1 - p_value) / n_replicates).sqrt()
-    for g, part in enumerate(pit.parts):  # the null of a single projection is known better than replicates tell
-        if not known[g].all() or case_weights is not None:
+    for g, part in enumerate(pit.parts):
+        if not laws[g].all():
             continue
         law = pce_null(
             pit.n_cases, power=power, levels=grid.cpu(), n_members=part.n_members, unrandomised=part.unrandomised
@@ -119,7 +139,7 @@ def pce_test(
             p_value[..., g], error[..., g] = p, (p * (1 - p) / REPLICATES).sqrt()
     maxima = torch.cat([_group_maxima(observed.maximum, sizes), _group_maxima(null.maximum, sizes)])
     return PCETest(
-        names,
+        tuple(part.prerank for part in pit.parts),
         statistic[0],
         null_level,
         p_value,
@@ -127,19 +147,19 @@ def pce_test(
         error,
         exceedance(maxima)[0],
         maxima[1:].sort(0).values[math.ceil(0.95 * n_replicates) - 1],
-        points.spread.reshape(*pit.lead, len(grid), points.n_projections),
+        spread,
         observed.pce[0],
         expected,
         _within_groups(torch.cat([observed.pce, null.pce]), sizes),
-        projection_power(pit, blocks, case_weights),
+        tilt,
         attainable,
         replicates,
     )
 
 
-def _law_is_known(part: PreRankPIT, pit: ProjectedPIT, blocks: Tensor | None) -> Tensor:
-    """For each projection whether calibrated PITs are independent with a law that depends on M alone: (K,)."""
-    return part.law_is_known & (blocks is None and pit.pick is None)
+def laws_of(pit: ProjectedPIT, independent: bool) -> list[Tensor]:
+    """For each projection whether calibrated PITs are independent with a law that depends on M alone: (K,) per pre-rank."""
+    return [part.law_is_known & independent for part in pit.parts]
 
 
 def _refuse_unknown_null(pit: ProjectedPIT, known: list[Tensor], blocks: Tensor | None) -> None:
@@ -156,7 +176,9 @@ def _refuse_unknown_null(pit: ProjectedPIT, known: list[Tensor], blocks: Tensor 
         )
 
 
-def _uniform(points: Points, part: PreRankPIT, n_replicates: int, power: float, seed: int) -> Replicates:
+def _uniform(
+    points: Points, part: PreRankPIT, n_replicates: int, power: float, seed: int, spread: Tensor
+) -> Replicates:
     """Replicates of one projection whose law is known: uniform PITs, or ranks that are all equally probable."""
     device = points.levels.device
     steps = (1 << 18) if part.n_members is None else part.n_members + 1
@@ -176,7 +198,7 @@ def _uniform(points: Points, part: PreRankPIT, n_replicates: int, power: float, 
         chosen = (bits_of_steps(keys, start, stop) * steps) >> 31
         return chosen.T[:, None, :].expand(-1, points.n_sets, -1)
 
-    return table.replicates(rows, n_replicates, power)
+    return table.replicates(rows, n_replicates, power, spread)
 
 
 def _group_means(values: Tensor, sizes: list[int]) -> Tensor:

@@ -1,25 +1,23 @@
 """`prerank check`: a file of forecasts in, a verdict out."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from prerank.wording import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from prerank.calibration import PreRank
-    from prerank.data import Matched
-    from prerank.diagnosis import Check, GroupedCheck
 
 
 def check(
     ctx: typer.Context,
     forecasts: Annotated[
         Path,
-        typer.Argument(metavar="FORECASTS", help="NPZ, NetCDF, or a table in long form: CSV, TSV, Parquet, Feather."),
+        typer.Argument(
+            metavar="FORECASTS", help="NPZ, NetCDF, Zarr, or a table in long form: CSV, TSV, Parquet, Feather."
+        ),
     ],
     observations: Annotated[
         Path | None,
@@ -84,6 +82,8 @@ def check(
 
     prerank check forecasts.npz --by place --html report.html
 
+    prerank check ensemble.zarr stations.zarr --by season --block time
+
     prerank check forecasts.npz --json --fail   (status 1 if miscalibrated)
     """
     from prerank.cli.document import as_document  # torch and pandas load slowly
@@ -101,18 +101,16 @@ def check(
     found = read_forecasts(forecasts, observations, naming)
     preranks = _preranks(prerank, found.y.shape[1])
 
-    def check_rows(rows: Any) -> "Check":
-        return check_arrays(
-            found.y[rows],
-            found.members[rows],
-            preranks,
-            axes=("case", "member", "target"),
-            blocks=None if block is None else found.columns[block].to_numpy()[rows],
-            n_replicates=replicates,
-            seed=seed,
-        )
-
-    result = check_rows(slice(None)) if by is None else _groups(found, by, replicates, check_rows)
+    result = check_arrays(
+        found.y,
+        found.members,
+        preranks,
+        axes=("case", "member", "target"),
+        blocks=None if block is None else found.columns[block].to_numpy(),
+        by=None if by is None else found.columns[by].to_numpy(),
+        n_replicates=replicates,
+        seed=seed,
+    )
     if plot is not None:
         result.plot(plot)
     if html is not None:
@@ -134,26 +132,3 @@ def _preranks(names: list[str] | None, n_targets: int) -> "list[PreRank] | None"
             there = ", ".join(item.name for item in known.values())
             raise ValueError(f"there is no pre-rank {name!r} for this many targets ({n_targets}); choose from {there}")
     return [known[name] for name in dict.fromkeys(name.lower() for name in names)]
-
-
-def _groups(found: "Matched", by: str, replicates: int, check_rows: "Callable[[Any], Check]") -> "GroupedCheck":
-    """The check of every group of cases, together."""
-    import pandas as pd
-
-    from prerank.diagnosis import grouped
-
-    codes, labels = pd.factorize(found.columns[by], sort=True)
-    if (codes < 0).any():
-        raise ValueError(f"{int((codes < 0).sum()):,} of {len(codes):,} cases have no {by!r}; every case needs a group")
-    if len(labels) > 0.05 * (replicates + 1):
-        raise ValueError(
-            f"{len(labels):,} groups with {replicates:,} replicates could never have an adjusted p-value of 0.05; "
-            f"take fewer groups, or --replicates {20 * len(labels) - 1}"
-        )
-    checks = {}
-    for number, label in enumerate(labels):
-        try:
-            checks[str(label)] = check_rows(codes == number)
-        except ValueError as error:
-            raise ValueError(f"group {label}: {error}") from None
-    return grouped(checks)

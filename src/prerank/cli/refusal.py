@@ -59,6 +59,8 @@ def one_line() -> Iterator[None]:
         text = _of_the_system(error)
     except (ValueError, ImportError) as error:
         text = str(error)
+    except MemoryError as error:
+        text = f"there is not enough memory ({str(error).partition(chr(10))[0] or 'for so many numbers'}); take fewer cases"
     else:
         return
     shown = escape(printable(" ".join(text.splitlines())))

@@ -73,6 +73,10 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             return {name: file[name] for name in file.files}
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+    except MemoryError:
+        raise DataError(
+            f"{path} cannot be read: its arrays need more memory than there is; give a Zarr store"
+        ) from None
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         if isinstance(error, DataError):
             raise

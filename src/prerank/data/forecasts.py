@@ -1,4 +1,4 @@
-"""Forecasts and their observations from files, whatever the format: NPZ, NetCDF, or a table in long form."""
+"""Forecasts and their observations from files, whatever the format: NPZ, NetCDF, Zarr, or a table in long form."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +9,9 @@ from prerank.data.arrayfile import read_npz
 from prerank.data.errors import DataError
 from prerank.data.formats import format_of
 from prerank.data.longform import Matched, from_long
-from prerank.data.netcdf import read_netcdf
-
-_NETCDF = (".nc", ".nc4", ".cdf", ".netcdf")
+from prerank.data.samplepaths import as_long_form
+from prerank.data.stores import NETCDF, is_zarr
+from prerank.data.variables import read_variables
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,14 @@ class Naming:
 def read_forecasts(forecasts: Path, observations: Path | None = None, naming: Naming | None = None) -> Matched:
     """Observations and members from one file, or from two of one kind; the suffix says the format.
 
-    NPZ has arrays, NetCDF has variables, and CSV, TSV, Parquet and Feather are tables for `from_long`.
+    NPZ has arrays, NetCDF and Zarr have variables, and CSV, TSV, Parquet and Feather are tables for `from_long`. Columns
+    that neuralforecast and GluonTS write are recognised.
     """
     naming = naming or Naming()
     kinds = {_kind(path) for path in (forecasts, observations) if path is not None}
     if len(kinds) > 1:
         raise DataError(
-            f"{forecasts} and {observations} are of different kinds; give two of NPZ, two of NetCDF or two tables"
+            f"{forecasts} and {observations} are of different kinds; give two of NPZ, two of NetCDF or Zarr, or two tables"
         )
     (kind,) = kinds
     if naming.axes is not None and kind != "npz":
@@ -49,8 +50,8 @@ def read_forecasts(forecasts: Path, observations: Path | None = None, naming: Na
         if naming.case or naming.member is not None or naming.target:
             raise DataError("arrays of NPZ files have no named case, member or target; say the order of their axes")
         return read_npz(forecasts, observations, axes=naming.axes, keep=naming.keep, **said)
-    if kind == "netcdf":
-        return read_netcdf(
+    if kind == "variables":
+        return read_variables(
             forecasts,
             observations,
             case=naming.case,
@@ -65,22 +66,26 @@ def read_forecasts(forecasts: Path, observations: Path | None = None, naming: Na
         said["member"] = naming.member
     if naming.target:
         said["target"] = naming.target[0]
-    seen = None if observations is None else _table(observations)
-    case = naming.case or ("case",)
-    return from_long(_table(forecasts), seen, case=case, keep=naming.keep, **said)
+    tables = _table(forecasts), None if observations is None else _table(observations)
+    if not (naming.case or said.keys() & {"member", "target"}):
+        tables, found = as_long_form(*tables)
+        said = {**found, **said}
+    case = naming.case or said.pop("case", ("case",))
+    own, seen = tables
+    return from_long(own, seen, case=case, keep=naming.keep, **said)
 
 
 def _kind(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return "npz"
-    if suffix in _NETCDF:
-        return "netcdf"
+    if suffix in NETCDF or is_zarr(path):
+        return "variables"
     try:
         format_of(path)
     except DataError:
         raise DataError(
-            f"{path.name}: cannot tell the format from {suffix!r}; give .npz, .nc, .csv, .tsv, .parquet or .feather"
+            f"{path.name}: cannot tell the format from {suffix!r}; give .npz, .nc, .zarr, .csv, .tsv, .parquet or .feather"
         ) from None
     return "table"
 

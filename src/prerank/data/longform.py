@@ -16,11 +16,12 @@ _LARGEST_SPARSE = 10_000_000  # values; beyond it a table must fill a twentieth 
 class Matched(NamedTuple):
     """Observations (N, D) with labelled cases and targets, members (N, M, D) in their order, columns with a row per case.
 
-    A member that a case lacks is NaN, which `check` takes for missing.
+    A member that a case lacks is NaN, which `check` takes for missing. Members of a large file are an xarray array that
+    stays on the disk, and `check` reads it in chunks.
     """
 
     y: pd.DataFrame
-    members: np.ndarray
+    members: Any
     columns: pd.DataFrame
 
 
@@ -58,6 +59,7 @@ def from_long(
     what = "forecasts" if observations is None else "observations"
     seen = observation if observations is None or observation in own.columns else value
     _require_columns(own, what, {name: role for name, role in roles.items() if name != member}, seen, "observation")
+    _refuse_other_units(forecasts, observations, target)
     n = len(forecasts)
     case_codes, case_labels = _coded([_both(forecasts, observations, name) for name in cases])
     target_codes, target_labels = _coded([_both(forecasts, observations, target)])
@@ -98,6 +100,19 @@ def _require_columns(frame: pd.DataFrame, what: str, labels: dict[str, str], val
                 f"{int(absent.sum()):,} of {counted(len(frame), 'row')} of the {what} have no {name!r}, the first is row "
                 f"{int(absent.argmax()) + 1:,}; every row needs one"
             )
+
+
+def _refuse_other_units(forecasts: pd.DataFrame, observations: pd.DataFrame | None, target: str) -> None:
+    """A table may say in a column `unit` or `units` what its values are in: a target has one unit."""
+    found: dict[Any, Any] = {}
+    for frame in (forecasts, observations):
+        name = next((name for name in ("unit", "units") if frame is not None and name in frame.columns), None)
+        if frame is None or name is None:
+            continue
+        for label, unit in frame[[target, name]].dropna().drop_duplicates().itertuples(index=False):
+            other = found.setdefault(label, unit)
+            if other != unit:
+                raise DataError(f"target {_text(label)} is in {other!r} and in {unit!r}; convert one of them")
 
 
 def _both(forecasts: pd.DataFrame, observations: pd.DataFrame | None, name: str) -> pd.Series:
@@ -219,8 +234,8 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def require_real(array: np.ndarray, what: str) -> np.ndarray:
-    """The array, if it holds real numbers; text, dates and complex numbers are refused."""
+def require_real(array: Any, what: str) -> Any:
+    """The array, NumPy's or xarray's, if it holds real numbers; text, dates and complex numbers are refused."""
     if array.dtype.kind not in "biuf":
         raise DataError(f"{what} has dtype {array.dtype}; give real numbers")
     return array

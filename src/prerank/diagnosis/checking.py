@@ -1,31 +1,59 @@
 """`check`: the one call a forecaster makes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import (
-    PCETest,
-    PreRank,
-    ProjectedPIT,
-    holm,
-    listed_preranks,
-    pce_test,
-    projected_pit,
-    require_power,
-    require_whole,
-)
+from prerank.calibration import PCETest, PreRank, ProjectedPIT, holm, pce_test, require_power, require_whole
 from prerank.diagnosis.calls import call_of
-from prerank.diagnosis.missing import complete_in_blocks, pit_of_present_members
-from prerank.diagnosis.options import block_labels, case_identifiers, projection_names, weight_per_case
-from prerank.diagnosis.preparation import Prepared, prepare
-from prerank.diagnosis.progress import check_progress
+from prerank.diagnosis.groups import GroupedCheck, grouped
+from prerank.diagnosis.options import block_labels, groups_of, weight_per_case
 from prerank.diagnosis.result import LEVEL, Check, tables
-from prerank.diagnosis.suspicions import few_values, quantiles
-from prerank.forecast import Ensemble, as_tensor
+from prerank.diagnosis.sources import Asked, LazySource, MemorySource, Source
+from prerank.forecast import as_tensor, is_lazy, label_text
+
+
+@overload
+def check(
+    y: Any,
+    forecast: Any,
+    preranks: Sequence[PreRank] | PreRank | None = None,
+    *,
+    axes: Sequence[str] | Mapping[str, str] | None = None,
+    scale: Literal["auto", "pooled", "none"] = "auto",
+    case_weights: Any = None,
+    observation_weights: Any = None,
+    blocks: Any = None,
+    case_ids: Any = None,
+    n_draws: int = 100,
+    n_replicates: int = 999,
+    power: float = 1,
+    seed: int = 0,
+    by: None = None,
+) -> Check: ...
+
+
+@overload
+def check(
+    y: Any,
+    forecast: Any,
+    preranks: Sequence[PreRank] | PreRank | None = None,
+    *,
+    axes: Sequence[str] | Mapping[str, str] | None = None,
+    scale: Literal["auto", "pooled", "none"] = "auto",
+    case_weights: Any = None,
+    observation_weights: Any = None,
+    blocks: Any = None,
+    case_ids: Any = None,
+    n_draws: int = 100,
+    n_replicates: int = 999,
+    power: float = 1,
+    seed: int = 0,
+    by: Any,
+) -> GroupedCheck: ...
 
 
 def check(
@@ -43,7 +71,8 @@ def check(
     n_replicates: int = 999,
     power: float = 1,
     seed: int = 0,
-) -> Check:
+    by: Any = None,
+) -> Check | GroupedCheck:
     """Is the joint forecast calibrated, and if not, how?
 
     `y` (N, D) are observations, `forecast` members (N, M, D), an `Ensemble`, a `GaussianMixture` or a torch
@@ -66,6 +95,12 @@ def check(
     cases (a date, say), which are then exchanged with the same member: p-values, intervals (from 20 blocks on), corrected
     PCE and bands all follow. `observation_weights` (N,) belong to weighted members, see `projected_pit`.
 
+    `by` (N,) labels groups of cases, such as places or seasons: each is tested by itself, p-values are adjusted for the
+    groups too, and the result is a `GroupedCheck`. Everything before the tests, such as units, is that of all cases.
+
+    A forecast that is an xarray array of Dask chunks is read a chunk of cases at a time, twice; if a `distributed.Client` is
+    active its workers do the ranking. The result is that of the same numbers in memory.
+
     No result depends on how ties are broken. Draws of a distribution, the replicates of the tests and the bootstrap are
     keyed by `seed` and by `case_ids` (N,), whole numbers or labels; without them cases are named by their position, and
     then another order of the cases is another set of names.
@@ -79,82 +114,58 @@ def check(
     >>> check(truth[:, 0], 0.6 * truth[:, 1:]).table.loc["location", "reading"]
     'under-dispersed'
     """
-    asked = call_of(check, locals())
+    call = call_of(check, locals())
     if scale not in ("auto", "pooled", "none"):
         raise ValueError(f'scale={scale!r}: say "auto", "pooled" or "none"')
     power, seed = require_power(power), require_whole(seed, "seed", at_least=None)
     n_draws, n_replicates = require_whole(n_draws, "n_draws"), require_whole(n_replicates, "n_replicates")
-    prepared = prepare(y, forecast, axes, scale, lambda n_targets: listed_preranks(preranks, n_targets))
-    chosen = listed_preranks(preranks, prepared.y.shape[-1])
+    asked = Asked(preranks, scale, n_draws, n_replicates, power, seed, call)
+    source: Source
+    if is_lazy(forecast):
+        if observation_weights is not None:
+            raise ValueError("observation_weights go with member weights, which a forecast of Dask chunks has not")
+        source = LazySource(y, forecast, axes, asked, blocks, case_ids)
+    else:
+        source = MemorySource(y, forecast, axes, asked, observation_weights, blocks, case_ids)
+    prepared = source.prepared
     weights = weight_per_case(case_weights, "case_weights", prepared)
-    own = weight_per_case(observation_weights, "observation_weights", prepared)
     labels = block_labels(blocks, prepared)
-    ids = case_identifiers(case_ids, prepared)
-    pit = _pit(chosen, prepared, own, labels, prepared.cases if ids is None else ids, n_draws, seed)
-    for group, names in projection_names(chosen, prepared.names).items():
-        pit = pit.renamed(group, names)
-    test = pce_test(pit, power=power, n_replicates=n_replicates, seed=seed, blocks=labels, case_weights=weights)
-    notes = [*prepared.notes, *quantiles(prepared), *few_values(prepared)]
+    if by is None:
+        return _one(source, asked, None, labels, weights)
+    numbers, names = groups_of(by, prepared, n_replicates)
+    checks = {}
+    for number, name in enumerate(names):
+        try:
+            checks[name] = _one(source, asked, (numbers == number).nonzero()[:, 0], labels, weights)
+        except ValueError as error:
+            raise ValueError(f"group {label_text(name)}: {error}") from None
+    return grouped(checks, source.notes())
+
+
+def _one(source: "Source", asked: Asked, rows: Tensor | None, labels: Tensor | None, weights: Tensor | None) -> Check:
+    """The check of some of the cases, or of all."""
+    if rows is not None:
+        labels = None if labels is None else torch.unique(labels[rows], return_inverse=True)[1]
+        weights = None if weights is None else weights[rows]
+    pit, test = source.test(rows, labels, weights)
+    notes = list(source.notes()) if rows is None else []
     if not pit.exact:
         notes.append(f"PITs: {pit.method}")
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
-    notes.append(_monte_carlo(n_replicates))
+    notes.append(_monte_carlo(asked.n_replicates))
     return Check(
         *tables(pit, test, labels, weights),
         pit,
         test,
         tuple(notes),
-        len(prepared.y),
+        pit.n_cases,
         None if labels is None else len(labels.unique()),
         float(test.attainable),
-        n_replicates,
+        asked.n_replicates,
         None if weights is None else weights.cpu().double(),
-        seed,
-        asked,
+        asked.seed,
+        asked.call,
     )
-
-
-def _pit(
-    preranks: list[PreRank],
-    prepared: Prepared,
-    observation_weights: Tensor | None,
-    blocks: Tensor | None,
-    case_ids: Tensor,
-    n_draws: int,
-    seed: int,
-) -> ProjectedPIT:
-    """PITs of the observation and of all points that could have been it."""
-    forecast = prepared.forecast
-    size = forecast.members.numel() if isinstance(forecast, Ensemble) else n_draws * prepared.y.numel()
-    with check_progress(size) as on_progress:
-        if prepared.present is not None:
-            assert isinstance(forecast, Ensemble)
-            present = prepared.present if blocks is None else complete_in_blocks(prepared.present, blocks)
-            if not present.any(-1).all():
-                raise ValueError(
-                    "a block has no member that is present in all of its cases; drop such blocks or members"
-                )
-            return pit_of_present_members(
-                preranks,
-                forecast,
-                present,
-                prepared.y,
-                observation_weights=observation_weights,
-                seed=seed,
-                case_ids=case_ids,
-                on_progress=on_progress,
-            )
-        return projected_pit(
-            prepared.y,
-            forecast,
-            preranks,
-            observation_weights=observation_weights,
-            n_draws=n_draws,
-            seed=seed,
-            case_ids=case_ids,
-            exchangeable=True,
-            on_progress=on_progress,
-        )
 
 
 def _monte_carlo(n_replicates: int) -> str:

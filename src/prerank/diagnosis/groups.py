@@ -1,7 +1,7 @@
 """Checks of several groups of cases, such as places or seasons, adjusted for being several."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,17 @@ from prerank.wording import counted
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupedCheck:
-    """What `grouped` returns: the checks by group, and a table with a row per group.
+    """What `check(..., by=...)` and `grouped` return: the checks by group, and a table with a row per group.
 
     The columns of `table`: cases; "p-value", that of the group's check, which is adjusted for its pre-ranks; "adjusted
     p-value", which is adjusted for the groups too; and a reading. `attainable` is the smallest adjusted p-value that these
-    data could have given.
+    data could have given, `notes` are about all groups.
     """
 
     checks: Mapping[Any, Check]
     table: pd.DataFrame
     attainable: float
+    notes: tuple[str, ...] = ()
 
     @property
     def p_value(self) -> float:
@@ -78,13 +79,23 @@ class GroupedCheck:
         tables = {name: result.table for name, result in self.checks.items()}
         return group_heat(tables, self.table["adjusted p-value"].tolist(), LEVEL)
 
+    def to_frame(self) -> pd.DataFrame:
+        """The tables of all groups as one, with a row per group and pre-rank."""
+        return pd.concat({name: one.table for name, one in self.checks.items()}, names=["group"])
+
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset`: that of each group's check along "group"."""
+        from prerank.diagnosis.conversion import as_grouped_dataset
+
+        return as_grouped_dataset(self)
+
     def __str__(self) -> str:
         rows = [
             [str(name), f"{row['cases']}", p_text(row["p-value"]), p_text(row["adjusted p-value"]), row["reading"]]
             for name, row in self.table.iterrows()
         ]
         stream = io.StringIO()
-        render(("group", "cases", "p", "adjusted p", "reading"), rows, stream, [_METHOD, self.verdict])
+        render(("group", "cases", "p", "adjusted p", "reading"), rows, stream, [*self.notes, _METHOD, self.verdict])
         return stream.getvalue().rstrip("\n")
 
     __repr__ = __str__
@@ -93,7 +104,7 @@ class GroupedCheck:
 _METHOD = "p-values adjusted for the pre-ranks of a group, then for the groups by Holm's method"
 
 
-def grouped(checks: Mapping[Any, Check]) -> GroupedCheck:
+def grouped(checks: Mapping[Any, Check], notes: Sequence[str] = ()) -> GroupedCheck:
     """Checks of several groups of cases together: p-values adjusted by Holm's method, valid under any dependence.
 
     >>> from prerank import check_pits
@@ -116,7 +127,7 @@ def grouped(checks: Mapping[Any, Check]) -> GroupedCheck:
     ]
     table = pd.DataFrame(rows, index=pd.Index(list(checks), name="group"))
     least = holm(torch.tensor([result.attainable for result in checks.values()], dtype=torch.float64))
-    return GroupedCheck(dict(checks), table, float(least.min()))
+    return GroupedCheck(dict(checks), table, float(least.min()), tuple(notes))
 
 
 def _reading(result: Check) -> str:

@@ -8,6 +8,8 @@ from torch import Tensor
 from prerank.calibration import PreRank, ProjectedPIT, projected_pit
 from prerank.forecast import Ensemble
 
+NO_COMMON_MEMBER = "a block has no member that is present in all of its cases; drop such blocks or members"
+
 
 def complete_in_blocks(present: Tensor, blocks: Tensor) -> Tensor:
     """Members (N, M) that are present in every case of their block: only these can be exchanged as a whole."""

@@ -1,15 +1,18 @@
 """What goes along with observations and a forecast: one number or label per case, and the pre-ranks to look at."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from prerank.calibration import Contrast, Marginal, PreRank, SquaredDifference, checked_case_ids, label_array
 from prerank.diagnosis.preparation import Prepared
-from prerank.forecast import Ensemble, as_tensor, labels_of, positions
+from prerank.diagnosis.result import LEVEL
+from prerank.forecast import as_tensor, label_text, labels_of, positions
 
 
 def projection_names(preranks: Sequence[PreRank], targets: Sequence[str]) -> dict[str, list[str]]:
@@ -52,7 +55,7 @@ def block_labels(blocks: Any, prepared: Prepared) -> Tensor | None:
     """Numbers 0, 1, ... of the blocks that the cases belong to, in the order of their labels."""
     if blocks is None:
         return None
-    if not isinstance(prepared.forecast, Ensemble):
+    if isinstance(prepared.forecast, Distribution):
         raise ValueError(
             "blocks= needs an ensemble whose members run through the cases of a block; a distribution has none"
         )
@@ -68,6 +71,27 @@ def case_identifiers(case_ids: Any, prepared: Prepared) -> Tensor | None:
     ids = checked_case_ids(case_ids, prepared.n_given)
     ids = ids if order is None else ids[torch.as_tensor(order)]
     return ids[prepared.cases.cpu()].to(prepared.y.device)
+
+
+def groups_of(by: Any, prepared: Prepared, n_replicates: int) -> tuple[Tensor, list[Any]]:
+    """Numbers of the groups that the cases belong to, and the labels of the groups in their order."""
+    labels = _label_per_case(by, "by", prepared)
+    numbers = _numbered(labels)
+    count = int(numbers.max()) + 1
+    if count > LEVEL * (n_replicates + 1):
+        raise ValueError(
+            f"{count:,} groups with {n_replicates:,} replicates could never have an adjusted p-value of {LEVEL}; "
+            f"take fewer groups, or {math.ceil(count / LEVEL) - 1:,} replicates"
+        )
+    names = [
+        label.item() if isinstance(label, np.generic) and label.dtype.kind != "M" else label
+        for label in labels[np.unique(numbers, return_index=True)[1]]
+    ]
+    left = numbers[prepared.cases.cpu().numpy()]
+    lost = np.setdiff1d(numbers, left)
+    if len(lost):
+        raise ValueError(f"group {label_text(names[int(lost[0])])}: no case is left, each has a missing value; drop it")
+    return torch.as_tensor(left).to(prepared.y.device), names
 
 
 def _label_per_case(values: Any, what: str, prepared: Prepared) -> np.ndarray:

@@ -17,6 +17,7 @@ from prerank.forecast import (
     GaussianMixture,
     Inputs,
     Labels,
+    LazyMembers,
     in_one_precision,
     observations_and_forecast,
     refuse_fill_values,
@@ -31,11 +32,12 @@ from prerank.forecast import (
 class Prepared:
     """Complete observations (N, D), the forecast for them, which of the user's cases they are, and what was done.
 
-    `labels` are those of the user's `n_given` cases and of the targets, `names` what the targets are called.
+    Members of a lazy forecast are those of all the user's cases. `labels` are those of the user's `n_given` cases and of
+    the targets, `names` what the targets are called.
     """
 
     y: Tensor
-    forecast: Forecast
+    forecast: Forecast | LazyMembers
     cases: Tensor
     present: Tensor | None
     notes: list[str]
@@ -60,14 +62,16 @@ def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, preranks: Call
         notes.extend([] if moved is None else [moved])
     else:
         forecast = _one_model(forecast, observed)
-    _refuse_infinite(observed, forecast)
+    refuse_infinite(observed, "y")
+    refuse_fill_values(observed, "y")
+    if isinstance(forecast, Ensemble):
+        refuse_infinite(forecast.members, "members")
+        refuse_fill_values(forecast.members, "the members")
     names = target_names(inputs.labels, observed.shape[-1])
     n_given = len(observed)
-    cases = (~observed.isnan().any(-1)).nonzero()[:, 0]
-    if len(cases) == 0:
-        raise ValueError(f"no case is left: y has {len(observed)} cases and each has a missing value")
-    if len(cases) < len(observed):
-        notes.append(f"{len(observed) - len(cases)} of {len(observed)} cases dropped: the observation is missing")
+    cases, dropped = complete_cases(observed)
+    if dropped is not None:
+        notes.append(dropped)
         observed, forecast = observed[cases], _select(forecast, cases)
     if any(needs_of(item, observed.shape[-1]).density for item in preranks(observed.shape[-1])):
         refuse_outside_support(observed, forecast)
@@ -93,11 +97,25 @@ def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, preranks: Call
     return Prepared(observed, forecast, cases, present, notes, inputs.labels, names, n_given)
 
 
+def complete_cases(observed: Tensor) -> tuple[Tensor, str | None]:
+    """The numbers of the cases whose observations (N, D) are complete, and a note if others are not."""
+    cases = (~observed.isnan().any(-1)).nonzero()[:, 0]
+    if len(cases) == 0:
+        raise ValueError(f"no case is left: y has {len(observed)} cases and each has a missing value")
+    if len(cases) == len(observed):
+        return cases, None
+    return cases, f"{len(observed) - len(cases)} of {len(observed)} cases dropped: the observation is missing"
+
+
 def target_names(labels: Labels, n_targets: int) -> tuple[str, ...]:
     """What the targets are called by their labels; y1, y2, ... where they have none."""
     if labels.targets is None:
         return tuple(f"y{d + 1}" for d in range(n_targets))
-    return tuple(_name(label) for label in labels.targets)
+    names = tuple(_name(label) for label in labels.targets)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"target {twice!r} occurs more than once; give every target a name of its own")
+    return names
 
 
 def _name(label: Any) -> str:
@@ -139,15 +157,12 @@ def _one_model(forecast: Distribution, observed: Tensor) -> Distribution:
     return forecast
 
 
-def _refuse_infinite(observed: Tensor, forecast: Forecast) -> None:
-    parts = [(observed, "y", "y has")]
-    if isinstance(forecast, Ensemble):
-        parts.append((forecast.members, "the members", "members have"))
-    for values, what, said in parts:
-        # the extremes first: a mask of a large ensemble would copy it, and NaN is an extreme too
-        if not bool(torch.stack(values.aminmax()).isfinite().all()) and bool(values.isinf().any()):
-            raise ValueError(f"{said} {int(values.isinf().sum())} infinite values; NaN marks a missing one")
-        refuse_fill_values(values, what)
+def refuse_infinite(values: Tensor, said: str) -> None:
+    """Refuse infinite values; NaN is passed over."""
+    # the extremes first: a mask of a large ensemble would copy it, and NaN is an extreme too
+    if not bool(torch.stack(values.aminmax()).isfinite().all()) and bool(values.isinf().any()):
+        verb = "has" if said == "y" else "have"
+        raise ValueError(f"{said} {verb} {int(values.isinf().sum())} infinite values; NaN marks a missing one")
 
 
 def _select(forecast: Forecast, cases: Tensor) -> Forecast:

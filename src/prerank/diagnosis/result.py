@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from prerank.calibration import (
     PreRankPIT,
     ProjectedPIT,
     in_quadrature,
-    pce_interval,
+    pce_intervals_of_groups,
     read,
 )
 from prerank.diagnosis.pictures import panels
@@ -94,6 +94,12 @@ class Check:
         """The table as a DataFrame (a copy)."""
         return self.table.copy()
 
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset`: the table along "prerank", projections along "projection", their curves over "level"."""
+        from prerank.diagnosis.conversion import as_dataset
+
+        return as_dataset(self)
+
     columns: ClassVar[tuple[str, ...]] = ("pre-rank", "PCE", "expected", "95 % interval", "p", "adjusted p", "reading")
 
     def rows(self) -> list[list[str]]:
@@ -154,14 +160,16 @@ def tables(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One row per pre-rank, and one row per projection."""
     rows, projections, start = [], [], 0
+    limits = None
+    if case_weights is None:  # neither is defined for weighted cases: better none than a wrong one
+        limits = pce_intervals_of_groups(pit, test.replicates if len(test.replicates) else None, blocks)
     for g, part in enumerate(pit.parts):
         columns = slice(start, start + len(part.names))
         start = columns.stop
         error, expected = float(test.statistic[g]), float(test.null_level[g])
         low, high, corrected_error = float("nan"), float("nan"), float("nan")
-        if case_weights is None:  # neither is defined for weighted cases: better none than a wrong one
-            replicates = test.replicates[:, g] if len(test.replicates) else None
-            _, low, high = pce_interval(pit.of(part.prerank), null=replicates, blocks=blocks)
+        if limits is not None:
+            _, low, high = limits[g]
             if pit.n_cases > 1:
                 corrected_error = float(in_quadrature(torch.tensor(error), expected))
         adjusted = float(test.corrected_p_value[g])
@@ -216,8 +224,9 @@ def _column(intervals: Intervals, k: int) -> Intervals:
 
 
 def _points_column(part: PreRankPIT, pit: ProjectedPIT, k: int) -> Intervals | None:
-    """Intervals of all points of one projection; where points have different weights their spread is not needed."""
-    return None if part.points is None or pit.pick is not None else _column(part.points, k)
+    """Intervals of points of one projection; where points have different weights their spread is not needed."""
+    points = part.some_points()
+    return None if points is None or pit.pick is not None else _column(points, k)
 
 
 def _reading(names: Sequence[str], words: Sequence[str], p_values: Tensor, errors: Tensor, adjusted: float) -> str:

@@ -1,6 +1,8 @@
 """Data that would make a verdict mean less than it says: targets on few values, and quantiles in the place of members."""
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,16 +16,25 @@ _SHOWN = 6
 
 def few_values(prepared: Prepared) -> list[str]:
     """A continuous forecast of a target that takes few values cannot have uniform PITs: say so, once for all targets."""
-    y, found = prepared.y, []
+    early = first_members(prepared.forecast.members) if isinstance(prepared.forecast, Ensemble) else None
+    return targets_of_few_values(prepared.y, early, prepared.names)
+
+
+def first_members(members: Tensor) -> Tensor:
+    """About 20,000 values of each target, from the first cases, (n, M, D)."""
+    return members[: max(1, 20_000 // members.shape[1])]
+
+
+def targets_of_few_values(y: Tensor, early: Tensor | None, names: Sequence[str]) -> list[str]:
+    """The same from y (N, D) and members of the first cases, None for a distribution."""
+    found = []
     for d in range(y.shape[-1]):
         observed = len(y[:, d].unique())
         if len(y) < 5 * observed or len(y) < 20:
             continue
-        if isinstance(prepared.forecast, Ensemble):
-            members = prepared.forecast.members[..., d]
-            if len(members[: max(1, 20_000 // members.shape[1])].unique()) <= 4 * observed:
-                continue  # the members take few values too, and ties are ranked fairly
-        found.append((prepared.names[d], observed))
+        if early is not None and len(early[..., d].unique()) <= 4 * observed:
+            continue  # the members take few values too, and ties are ranked fairly
+        found.append((names[d], observed))
     if not found:
         return []
     if len(found) == 1:
@@ -37,26 +48,49 @@ def few_values(prepared: Prepared) -> list[str]:
     ]
 
 
+class Sorted(NamedTuple):
+    """Whether members rise, or fall, in every case and target, and the log of how many orders they could have had."""
+
+    rise: bool = True
+    fall: bool = True
+    log_orders: float = 0.0
+
+    def joined(self, more: "Sorted") -> "Sorted":
+        """Of two sets of cases together."""
+        return Sorted(self.rise and more.rise, self.fall and more.fall, self.log_orders + more.log_orders)
+
+    def notes(self) -> list[str]:
+        """What is said about members that look like quantiles."""
+        # two directions
+        if not (self.rise or self.fall) or -self.log_orders > math.log(_CHANCE / 2):
+            return []
+        return [
+            "the members are sorted in every case and target, as quantiles are: joint ranks among quantiles mean "
+            "nothing; pass draws from the joint forecast, or check targets one by one with Marginal()"
+        ]
+
+
 def quantiles(prepared: Prepared) -> list[str]:
     """Members that are sorted in every case and target look like quantiles, whose joint ranks mean nothing: say so."""
     forecast = prepared.forecast
-    if not isinstance(forecast, Ensemble) or forecast.n_targets < 2 or forecast.n_members < 3:
+    if not isinstance(forecast, Ensemble):
         return []
-    members = forecast.members if prepared.present is None else forecast.members[prepared.present.all(-1)]
+    return sorted_members(forecast.members, prepared.present).notes()
+
+
+def sorted_members(members: Tensor, present: Tensor | None) -> Sorted:
+    """Whether members (N, M, D) are sorted in all cases where every one is present."""
+    if members.shape[-1] < 2 or members.shape[-2] < 3:
+        return Sorted(False, False)
+    members = members if present is None else members[present.all(-1)]
     if len(members) == 0:
-        return []
-    for sign in (1, -1):
-        # a few cases settle it as a rule
-        for part in (members[:5], members):
-            if not bool((sign * part.diff(dim=-2) >= 0).all()):
-                break
-        else:
-            if _log_chance(members) <= math.log(_CHANCE / 2):  # two directions
-                return [
-                    "the members are sorted in every case and target, as quantiles are: joint ranks among quantiles mean "
-                    "nothing; pass draws from the joint forecast, or check targets one by one with Marginal()"
-                ]
-    return []
+        return Sorted()
+
+    def ordered(sign: int) -> bool:  # a few cases settle it as a rule
+        return all(bool((sign * part.diff(dim=-2) >= 0).all()) for part in (members[:5], members))
+
+    rise, fall = ordered(1), ordered(-1)
+    return Sorted(rise, fall, -_log_chance(members) if rise or fall else 0.0)
 
 
 def _log_chance(members: Tensor) -> float:

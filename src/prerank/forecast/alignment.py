@@ -12,6 +12,12 @@ import numpy as np
 
 ROLES = ("case", "member", "target")
 _OF_Y = ("case", "target")
+NAMES = {
+    "case": ("case", "time", "date", "valid_time", "init_time", "forecast_reference_time"),
+    "member": ("member", "realization", "realisation", "number", "ensemble", "ens", "sample", "draw"),
+    "target": ("target", "station", "lead", "lead_time", "step", "lat", "lon", "latitude", "longitude"),
+}
+"""What dimensions are called by the CF conventions, by ECMWF and by others, and which role that is."""
 Axes = Sequence[str] | Mapping[str, str]
 
 
@@ -34,11 +40,18 @@ def _is_pandas(value: object) -> bool:
 def oriented(y: Any, forecast: Any, axes: Axes | None) -> tuple[Any, Any, bool]:
     """xarray objects with their dimensions in the order (case, target) and (case, member, target).
 
-    Roles come from `axes`, from dimensions that are called like them, and from dimensions of the same name in the other
-    object. Also says whether the layout of the forecast is known now, so that no shape needs guessing.
+    Roles come from `axes`, from dimensions that are called like them or as usual (`NAMES`), and from dimensions of the same
+    name in the other object. Several dimensions of cases, or of targets, are taken together. Also says whether the layout
+    of the forecast is known now, so that no shape needs guessing.
     """
+    order = tuple(y.dims) if is_xarray(y) else ()
+    before = {dim for value in (y, forecast) if is_xarray(value) for dim in value.dims}
+    y, forecast = _stacked(y, axes, _OF_Y, order), _stacked(forecast, axes, ROLES, order)
     y_dims = _dims(y, 2)
     forecast_dims = _dims(forecast, 3)
+    if isinstance(axes, Mapping):
+        gone = before - {dim for value in (y, forecast) if is_xarray(value) for dim in value.dims}
+        axes = {dim: role for dim, role in axes.items() if dim not in gone}
     if isinstance(axes, Mapping):
         _check_mapping(axes, y_dims, forecast_dims)
     of_forecast = {} if forecast_dims is None else _said(forecast_dims, axes, ROLES)
@@ -88,13 +101,39 @@ def _check_mapping(axes: Mapping[str, str], *known: tuple[Any, ...] | None) -> N
             )
 
 
+def role_of(dim: Any) -> str | None:
+    """The role of a dimension that is called as usual.
+
+    >>> role_of("realization"), role_of("valid_time"), role_of("x")
+    ('member', 'case', None)
+    """
+    return next((role for role, names in NAMES.items() if dim in names), None)
+
+
+def _stacked(value: Any, axes: Axes | None, wanted: tuple[str, ...], order: tuple[Any, ...]) -> Any:
+    """An xarray array with several dimensions of a role taken together, in the order of y, and called like the role."""
+    if not is_xarray(value) or hasattr(type(value), "data_vars") or len(value.dims) <= len(wanted):
+        return value
+    said = axes if isinstance(axes, Mapping) else {}
+    roles = {dim: said.get(dim, role_of(dim)) for dim in value.dims}
+    unknown = [dim for dim, role in roles.items() if role not in wanted]
+    if unknown:
+        return value
+    for role in wanted:
+        dims = [dim for dim in value.dims if roles[dim] == role]
+        dims = sorted(dims, key=lambda dim: order.index(dim) if dim in order else len(order))
+        if len(dims) > 1 and role != "member":
+            value = value.stack({role: dims})
+    return value
+
+
 def _said(dims: tuple[Any, ...], axes: Axes | None, wanted: tuple[str, ...]) -> dict[Any, str]:
     """What `axes` and the names of the dimensions say about their roles, as far as they do."""
     named = {dim: dim for dim in dims if dim in wanted}
     if axes is None or len(named) == len(dims):
-        return named
+        return _as_usual(dims, named, wanted)
     if isinstance(axes, Mapping):
-        return {**named, **{dim: role for dim, role in axes.items() if dim in dims}}
+        return _as_usual(dims, {**named, **{dim: role for dim, role in axes.items() if dim in dims}}, wanted)
     if sorted(axes) == sorted(map(str, dims)):
         given = dict(zip(axes, wanted, strict=True))
     elif sorted(axes) == sorted(wanted):
@@ -111,6 +150,14 @@ def _said(dims: tuple[Any, ...], axes: Axes | None, wanted: tuple[str, ...]) -> 
                 "(case, member, target)"
             )
     return given
+
+
+def _as_usual(dims: tuple[Any, ...], known: dict[Any, str], wanted: tuple[str, ...]) -> dict[Any, str]:
+    """The known roles, and those of dimensions with usual names where only one dimension could have the role."""
+    usual = {dim: role_of(dim) for dim in dims if dim not in known}
+    roles = [role for role in usual.values() if role in wanted]
+    free = {role for role in roles if roles.count(role) == 1 and role not in known.values()}
+    return {**{dim: role for dim, role in usual.items() if role is not None and role in free}, **known}
 
 
 def _shared(dims: tuple[Any, ...], other: dict[Any, str]) -> dict[Any, str]:
@@ -176,6 +223,14 @@ def positions(labels: Any, wanted: Any, what: str, axis: str = "case", whose: st
         found = np.asarray(labels.get_indexer(wanted))
     except (TypeError, ValueError):  # labels of kinds that cannot even be compared
         found = np.full(len(wanted), -1)
+    except Exception as error:  # pandas has an error of its own, of no public base, for intervals that overlap
+        if type(error).__name__ != "InvalidIndexError":
+            raise
+        raise ValueError(
+            f"the labels of the {axis}s are intervals that overlap, such as {label_text(labels[0])}, so {what} and {whose} "
+            f"cannot be matched; label every {axis} by one point, such as the left end, or pass {_plain(what)} to go by "
+            "position"
+        ) from None
     if (found < 0).any():
         first = int(np.argmax(found < 0))
         there = f"{label_text(labels[first])} in {what}" if first < len(labels) else f"missing from {what}"

@@ -1,5 +1,7 @@
 """Numbers that stand for "no number": the fill values of data formats, which a mask should have hidden."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -18,24 +20,51 @@ def refuse_fill_values(values: Tensor, what: str) -> None:
     Traceback (most recent call last):
     ValueError: 1 of 2 values of y are 9.96921e+36, netCDF's fill value for missing data; ...
     """
+    fills_of(values).refuse(what)
+
+
+class Fills(NamedTuple):
+    """How many values there are, how many of them fill values, the first of these, and the largest of the others."""
+
+    n_values: int = 0
+    n_fills: int = 0
+    first: float = 0.0
+    largest: float = 0.0
+
+    def joined(self, more: "Fills") -> "Fills":
+        """Those of two arrays together."""
+        return Fills(
+            self.n_values + more.n_values,
+            self.n_fills + more.n_fills,
+            self.first if self.n_fills else more.first,
+            max(self.largest, more.largest),
+        )
+
+    def refuse(self, what: str) -> None:
+        """Refuse fill values that stand apart from every other number."""
+        if not self.n_fills or (self.n_fills < self.n_values and self.largest * _APART > abs(self.first)):
+            return
+        of_netcdf = abs(abs(self.first) / NETCDF_FILL - 1) < _NEAR
+        named = "netCDF's fill value" if of_netcdf else "a fill value of data formats"
+        raise ValueError(
+            f"{self.n_fills} of {self.n_values} values of {what} are {self.first:.6g}, {named} for missing data; mask them "
+            "(a NumPy masked array) or replace them by NaN"
+        )
+
+
+def fills_of(values: Tensor) -> Fills:
+    """The fill values in an array."""
     if values.numel() == 0:
-        return
+        return Fills()
     values = values.detach()
     low, high = (float(limit) for limit in values.aminmax())
     if -low < SMALLEST_FILL and high < SMALLEST_FILL:  # NaN compares false and is looked at closely
-        return
+        return Fills(values.numel(), largest=max(-low, high))
     size = values.abs().nan_to_num(posinf=0.0)
     fill = torch.zeros_like(size, dtype=torch.bool)
     for number in _FILLS:
         fill |= (size / number - 1).abs() < _NEAR
-    if not bool(fill.any()):
-        return
-    first = float(values[fill][0])
+    n_fills = int(fill.sum())
     others = size[~fill]
-    if others.numel() and float(others.amax()) * _APART > abs(first):
-        return
-    named = "netCDF's fill value" if abs(abs(first) / NETCDF_FILL - 1) < _NEAR else "a fill value of data formats"
-    raise ValueError(
-        f"{int(fill.sum())} of {values.numel()} values of {what} are {first:.6g}, {named} for missing data; mask them "
-        "(a NumPy masked array) or replace them by NaN"
-    )
+    largest = float(others.amax()) if others.numel() else 0.0
+    return Fills(values.numel(), n_fills, float(values[fill][0]) if n_fills else 0.0, largest)

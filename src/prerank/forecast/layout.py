@@ -36,7 +36,7 @@ def observations_and_forecast(y: Any, forecast: Any, axes: Axes | None = None) -
     distribution, a pandas `RangeIndex`.
     """
     refuse_swapped(y, forecast)
-    _refuse_idle_axes(y, forecast, axes)
+    refuse_idle_axes(y, forecast, axes)
     y, forecast, known = oriented(y, forecast, axes)
     observed = as_observations(y)
     labels = labels_of(y, observed.ndim)
@@ -53,7 +53,7 @@ def observations_and_forecast(y: Any, forecast: Any, axes: Axes | None = None) -
     if targets is not None:
         ensemble = Ensemble(ensemble.members[..., torch.as_tensor(targets, device=ensemble.members.device)])
     if known:
-        _refuse_other_layouts(tuple(ensemble.members.shape), tuple(observed.shape), known=True)
+        refuse_other_layouts(tuple(ensemble.members.shape), tuple(observed.shape), known=True)
     found = Labels(
         own.cases if labels.cases is None else labels.cases, own.targets if labels.targets is None else labels.targets
     )
@@ -81,7 +81,7 @@ def refuse_swapped(y: Any, forecast: Any) -> None:
         )
 
 
-def _refuse_idle_axes(y: Any, forecast: Any, axes: Axes | None) -> None:
+def refuse_idle_axes(y: Any, forecast: Any, axes: Axes | None) -> None:
     if axes is None:
         return
     if isinstance(axes, str) or not isinstance(axes, Sequence | Mapping):
@@ -121,7 +121,7 @@ def as_ensemble(values: Any, y: Any = None, axes: Axes | None = None) -> Ensembl
         if known:
             ensemble = Ensemble(values)
             if y is not None:
-                _refuse_other_layouts(tuple(ensemble.members.shape), tuple(y.shape), known=True)
+                refuse_other_layouts(tuple(ensemble.members.shape), tuple(y.shape), known=True)
             return ensemble
     elif isinstance(axes, Mapping):
         oriented(None, values, axes)  # refuses names of dimensions where there are none
@@ -134,7 +134,7 @@ def as_ensemble(values: Any, y: Any = None, axes: Axes | None = None) -> Ensembl
             )
         return _of_precision(tensor.permute(*(list(axes).index(axis) for axis in ROLES)), values)
     if y is not None and tensor.ndim >= 3:
-        _refuse_other_layouts(tuple(tensor.shape), tuple(y.shape))
+        refuse_other_layouts(tuple(tensor.shape), tuple(y.shape))
     return _of_precision(tensor, values)
 
 
@@ -144,7 +144,7 @@ def _of_precision(members: Tensor, came_as: Any) -> Ensemble:
     return ensemble
 
 
-def _refuse_other_layouts(shape: tuple[int, ...], observed: tuple[int, ...], known: bool = False) -> None:
+def refuse_other_layouts(shape: tuple[int, ...], observed: tuple[int, ...], known: bool = False) -> None:
     *_, cases, targets = observed
     first, second, last = shape[-3:]
     fits = first == cases and last == targets

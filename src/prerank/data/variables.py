@@ -1,6 +1,5 @@
-"""Forecasts and observations as variables of NetCDF files, through xarray, matched by the labels of their dimensions."""
+"""Forecasts and observations as variables of NetCDF files and Zarr stores, matched by the labels of their dimensions."""
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,10 @@ import pandas as pd
 
 from prerank.data.errors import DataError
 from prerank.data.longform import Matched, require_real
-
-MEMBER_NAMES = ("member", "realization", "realisation", "number", "ensemble", "ens", "sample", "draw")
-CASE_NAMES = ("case", "time", "date", "valid_time", "init_time", "forecast_reference_time")
-TARGET_NAMES = ("target", "station", "lead", "lead_time", "step", "lat", "lon", "latitude", "longitude")
+from prerank.data.stores import opened
 
 
-def read_netcdf(
+def read_variables(
     forecasts: Path,
     observations: Path | None = None,
     *,
@@ -29,15 +25,18 @@ def read_netcdf(
 ) -> Matched:
     """Members and observations from variables with named dimensions.
 
-    Dimensions called as in `MEMBER_NAMES`, `CASE_NAMES` and `TARGET_NAMES` are recognised; `case`, `member` and `target`
-    name others. Several dimensions of cases, or of targets, are taken together. `value` and `observation` are needed
+    Dimensions with usual names, such as those of the CF conventions, are recognised; `case`, `member` and `target` name
+    others. Several dimensions of cases, or of targets, are taken together. `value` and `observation` are needed
     where a file has several variables to choose from. `keep` names variables or coordinates along the cases.
     """
-    own = _dataset(forecasts)
-    other = own if observations is None else _dataset(observations)
-    members_dims = (member,) if member is not None else MEMBER_NAMES
-    forecast = _variable(own, value, forecasts, members_dims, True)
-    observed = _variable(other, observation, observations or forecasts, members_dims, False)
+    own = opened(forecasts)
+    other = own if observations is None else opened(observations)
+    from prerank.forecast import USUAL_NAMES  # torch loads slowly
+
+    members_dims = (member,) if member is not None else USUAL_NAMES["member"]
+    forecast = _variable(own, value, forecasts, members_dims, None, keep)
+    others = {*forecast.dims} - {*members_dims}
+    observed = _variable(other, observation, observations or forecasts, members_dims, others, keep)
     along = [dim for dim in forecast.dims if dim in members_dims]
     if len(along) != 1:
         raise DataError(
@@ -49,58 +48,55 @@ def read_netcdf(
             f"the observations {observed.name!r} have the dimensions {_listed(observed.dims)} and the forecasts "
             f"{forecast.name!r} {_listed(forecast.dims)}; they need the same, apart from the members"
         )
+    _refuse_other_units(forecast, observed)
     forecast = _in_order_of(observed, forecast, (*cases, *targets), "the forecast")
     n_cases, n_targets = (int(np.prod([observed.sizes[dim] for dim in dims])) for dims in (cases, targets))
-    y = require_real(observed.transpose(*cases, *targets).values, f"the variable {observed.name!r}")
-    members = require_real(forecast.transpose(*cases, along[0], *targets).values, f"the variable {forecast.name!r}")
+    y = require_real(observed.transpose(*cases, *targets), f"the variable {observed.name!r}").values
+    members = require_real(forecast.transpose(*cases, along[0], *targets), f"the variable {forecast.name!r}").data
     sizes = [forecast.sizes[dim] for dim in (*cases, along[0], *targets)]
     if sizes[: len(cases)] + sizes[len(cases) + 1 :] != list(y.shape):
         raise DataError(
-            f"{forecast.name!r} and {observed.name!r} differ in size: {dict(forecast.sizes)}, {dict(observed.sizes)}"
+            f"{forecast.name!r} and {observed.name!r} differ in size: {dict(forecast.sizes)}, {dict(observed.sizes)}; "
+            "give both the same cases and targets"
         )
+    if 0 in sizes:
+        raise DataError(f"{forecast.name!r} is empty: {dict(forecast.sizes)}; give at least one of each")
     frame = pd.DataFrame(
         y.reshape(n_cases, n_targets), index=_labels(observed, cases), columns=_target_labels(observed, targets)
     )
     columns = {name: _per_case(own if name in own.variables else other, name, cases, observed) for name in keep}
-    return Matched(frame, members.reshape(n_cases, -1, n_targets), pd.DataFrame(columns, index=frame.index))
+    members = members.reshape(n_cases, sizes[len(cases)], n_targets)
+    if not isinstance(members, np.ndarray):
+        members = type(forecast)(members, dims=("case", "member", "target"))
+    return Matched(frame, members, pd.DataFrame(columns, index=frame.index))
 
 
-def _dataset(path: Path) -> Any:
-    try:
-        import xarray
-    except ImportError:
-        raise DataError(f"{path.name} needs xarray; install it with: pip install xarray netCDF4") from None
-    if not path.is_file():
-        raise DataError(f"{path} cannot be read: no such file")
-    try:
-        with path.open("rb") as file:
-            classic = file.read(4) in (b"CDF\1", b"CDF\2")
-        # SciPy reads the classic format; from memory, since it would keep a damaged file mapped
-        source = (
-            {"filename_or_obj": io.BytesIO(path.read_bytes()), "engine": "scipy"}
-            if classic
-            else {"filename_or_obj": path}
-        )
-        with xarray.open_dataset(**source) as dataset:
-            return dataset.load()
-    except Exception as error:  # a damaged file makes its parser fail in any way
-        text = str(error).strip().partition("\n")[0]
-        if "xarray's IO backends" in text or "no match" in text:
-            text = "xarray finds no reader for it (NetCDF 4 needs the package netCDF4 or h5netcdf)"
-        raise DataError(
-            f"{path} cannot be read as NetCDF, it may be damaged: {text or type(error).__name__}"
-        ) from error
+def _refuse_other_units(forecast: Any, observed: Any) -> None:
+    own, other = (str(array.attrs.get("units", "")).strip() for array in (forecast, observed))
+    if own and other and own != other:
+        raise DataError(f"the forecasts are in {own!r} and the observations in {other!r}; convert one of them")
 
 
-def _variable(dataset: Any, name: str | None, path: Path, members: Sequence[str], with_members: bool) -> Any:
-    """The variable of a name, or the only one that has, or has not, a dimension of members."""
+def _variable(
+    dataset: Any, name: str | None, path: Path, members: Sequence[str], along: set[str] | None, keep: Sequence[str]
+) -> Any:
+    """The variable of a name; or the only one with a dimension of members, or the only one without.
+
+    Of several without, the one along the dimensions that the forecasts have (`along`).
+    """
     there = list(dataset.data_vars)
     if name is not None:
         if name not in there:
             raise DataError(f"{path} has no variable {name!r}, only {_listed(there)}; say which one is meant")
         return dataset[name]
-    what = "forecasts" if with_members else "observations"
-    fitting = [key for key in there if dataset[key].dims and bool({*dataset[key].dims} & {*members}) is with_members]
+    what = "forecasts" if along is None else "observations"
+    dims = {key: {*dataset[key].dims} for key in there if key not in keep}
+    if along is None:
+        fitting = [key for key, own in dims.items() if own & {*members} and own - {*members}]
+    else:
+        fitting = [key for key, own in dims.items() if own and not own & {*members}]
+        if len(fitting) > 1:
+            fitting = [key for key in fitting if dims[key] == along]
     if len(fitting) != 1:
         described = ", ".join(f"{key!r} {_listed(dataset[key].dims)}" for key in there[:12]) or "none at all"
         raise DataError(
@@ -111,12 +107,16 @@ def _variable(dataset: Any, name: str | None, path: Path, members: Sequence[str]
 
 def _roles(dims: Sequence[str], case: Sequence[str], target: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     """Which of the dimensions of a variable are cases and which are targets."""
+    from prerank.forecast import USUAL_NAMES  # torch loads slowly
+
     for dim in (*case, *target):
         if dim not in dims:
             raise DataError(f"{name!r} has no dimension {dim!r}, only {_listed(dims)}; name one of them")
-    cases = [dim for dim in dims if dim in case or (not case and dim in CASE_NAMES and dim not in target)]
+    cases = [dim for dim in dims if dim in case or (not case and dim in USUAL_NAMES["case"] and dim not in target)]
     left = [dim for dim in dims if dim not in cases]
-    unknown = [dim for dim in left if dim not in target and dim not in TARGET_NAMES and not (len(left) == 1 and cases)]
+    unknown = [
+        dim for dim in left if dim not in target and dim not in USUAL_NAMES["target"] and not (len(left) == 1 and cases)
+    ]
     if unknown or not cases:
         which = f"whether {unknown[0]!r} holds cases or targets" if unknown else "which one holds the cases"
         raise DataError(f"{name!r} has the dimensions {_listed(dims)}; say {which}")

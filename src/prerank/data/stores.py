@@ -1,0 +1,92 @@
+"""NetCDF files and Zarr stores opened as xarray datasets: small ones loaded, large ones left on the disk."""
+
+import io
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+from prerank.data.errors import DataError
+
+NETCDF = (".nc", ".nc4", ".cdf", ".netcdf", ".h5netcdf")
+LARGE = 1 << 28  # bytes of a dataset from which it is read in chunks
+_ZARR_METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
+
+
+def is_zarr(path: Path) -> bool:
+    """Whether a path means a Zarr store: by its suffix, or a folder that holds the metadata of one."""
+    return path.suffix.lower() == ".zarr" or any((path / name).is_file() for name in _ZARR_METADATA[:3])
+
+
+def opened(path: Path) -> Any:
+    """The dataset of a path. From `LARGE` on its variables are Dask arrays, read when and where they are needed."""
+    try:
+        import xarray
+    except ImportError:
+        raise DataError(f"{path.name} needs xarray; install it with: pip install xarray netCDF4 zarr dask") from None
+    zarr = is_zarr(path)
+    if not (path.is_dir() if zarr else path.is_file()):
+        raise DataError(f"{path} cannot be read: no such {'store' if zarr else 'file'}")
+    if zarr:
+        _refuse_pickles(path)
+    try:
+        with warnings.catch_warnings():  # about parts of the format that others may not read
+            warnings.simplefilter("ignore")
+            dataset = xarray.open_dataset(path, engine="zarr") if zarr else _netcdf(xarray, path)
+            if dataset.nbytes >= LARGE and _dask_is_there():
+                return dataset.chunk({}) if not zarr else xarray.open_dataset(path, engine="zarr", chunks={})
+            with dataset:
+                return dataset.load()
+    except Exception as error:  # a damaged file makes its parser fail in any way
+        kind = "Zarr" if zarr else "NetCDF"
+        raise DataError(f"{path} cannot be read as {kind}, it may be damaged: {_reason(error, kind)}") from error
+
+
+def _netcdf(xarray: Any, path: Path) -> Any:
+    with path.open("rb") as file:
+        classic = file.read(4) in (b"CDF\1", b"CDF\2")
+    if not classic:
+        return xarray.open_dataset(path)
+    # SciPy reads the classic format; a small file from memory, since it would keep a damaged one mapped
+    source: Any = io.BytesIO(path.read_bytes()) if path.stat().st_size < LARGE else path
+    return xarray.open_dataset(source, engine="scipy")
+
+
+def _dask_is_there() -> bool:
+    try:
+        import dask.array  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _reason(error: Exception, kind: str) -> str:
+    text = str(error).strip().partition("\n")[0]
+    if any(words in text for words in ("xarray's IO backends", "no match", "unrecognized engine")):
+        package = "zarr" if kind == "Zarr" else "netCDF4 or h5netcdf"
+        return f"xarray finds no reader for it ({kind} needs the package {package})"
+    return text or type(error).__name__
+
+
+def _refuse_pickles(path: Path) -> None:
+    """Refuse a store with an array that would be unpickled when it is read: a pickle can run any program."""
+    for name in _ZARR_METADATA:
+        for file in path.rglob(name):
+            try:
+                found = _codecs(json.loads(file.read_bytes()))
+            except (OSError, ValueError, RecursionError) as error:
+                raise DataError(f"{path} cannot be read as Zarr, it may be damaged: {name}: {error}") from error
+            if any(codec.rpartition(".")[2] == "pickle" for codec in found):
+                raise DataError(
+                    f"{path} holds pickled objects ({file.parent.name}), which are never read; store numbers and text"
+                )
+
+
+def _codecs(metadata: Any) -> list[str]:
+    """The names of all codecs in the metadata of a store, wherever they stand."""
+    if isinstance(metadata, list):
+        return [name for item in metadata for name in _codecs(item)]
+    if not isinstance(metadata, dict):
+        return []
+    own = [metadata[key] for key in ("id", "name") if isinstance(metadata.get(key), str)]
+    return own + [name for item in metadata.values() for name in _codecs(item)]
