@@ -231,8 +231,9 @@ def test_every_outcome_has_its_advice(result, said):
 def test_the_template_is_part_of_the_package():
     import tomllib
 
-    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["prerank"]
-    folder = Path(prerank.__file__).parent
-    parts = [path.relative_to(folder) for path in (folder / "reporting" / "report").iterdir()]
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    patterns = patterns["prerank.reporting"]
+    folder = Path(prerank.__file__).parent / "reporting"
+    parts = [path.relative_to(folder) for path in (folder / "report").iterdir()]
     assert {part.name for part in parts} == {"page.html", "page.css", "page.js"}
     assert all(any(fnmatch(str(part), pattern) for pattern in patterns) for part in parts)

@@ -41,28 +41,19 @@ def python_lines(
     named = [(field.name, getattr(naming, field.name)) for field in fields(naming)]
     chosen = ", ".join(f"{name}={value!r}" for name, value in named if value not in ((), None))
     read = ", ".join([*(f"Path({file})" for file in files), *([f"naming=Naming({chosen})"] if chosen else [])])
-    rows = "" if options["by"] is None else "[rows]"
-    arguments = [f"found.y{rows}", f"found.members{rows}", *([] if preranks is None else [in_python(preranks, "")])]
+    arguments = ["found.y", "found.members", *([] if preranks is None else [in_python(preranks, "")])]
     arguments.append('axes=("case", "member", "target")')
-    if options["block"] is not None:
-        arguments.append(f"blocks=found.columns[{options['block']!r}].to_numpy(){rows}")
+    for argument, column in (("blocks", options["block"]), ("by", options["by"])):
+        if column is not None:
+            arguments.append(f"{argument}=found.columns[{column!r}].to_numpy()")
     arguments += [f"n_replicates={options['replicates']}", f"seed={options['seed']}"]
-    call = f"check({', '.join(arguments)})"
     names = sorted({type(one).__name__ for one in preranks or ()})
     lines = [
         "from pathlib import Path",
         f"from prerank import {', '.join([*names, 'check'])}",
         f"from prerank.data import {'Naming, ' if chosen else ''}read_forecasts",
-        *([] if options["by"] is None else ["from prerank.diagnosis import grouped"]),
         "",
         f"found = read_forecasts({read})",
+        f"result = check({', '.join(arguments)})",
     ]
-    if options["by"] is None:
-        lines.append(f"result = {call}")
-    else:
-        lines += [
-            f"groups = found.columns[{options['by']!r}].to_numpy()",
-            "parts = {str(group): groups == group for group in sorted(set(groups))}",
-            f"result = grouped({{group: {call} for group, rows in parts.items()}})",
-        ]
     return "\n".join([*lines, f"result.to_html({str(options['html'])!r})"])
