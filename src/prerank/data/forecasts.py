@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from prerank.data.arrayfile import read_npz
@@ -11,7 +12,7 @@ from prerank.data.formats import format_of
 from prerank.data.longform import Matched, from_long
 from prerank.data.netcdf import read_netcdf
 
-_NETCDF = (".nc", ".nc4", ".cdf", ".netcdf")
+NETCDF = (".nc", ".nc4", ".cdf", ".netcdf")
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,16 @@ class Naming:
     keep: tuple[str, ...] = ()
 
 
-def read_forecasts(forecasts: Path, observations: Path | None = None, naming: Naming | None = None) -> Matched:
+def read_forecasts(
+    forecasts: Path, observations: Path | None = None, naming: Naming | None = None, *, need_observations: bool = True
+) -> Matched:
     """Observations and members from one file, or from two of one kind; the suffix says the format.
 
-    NPZ has arrays, NetCDF has variables, and CSV, TSV, Parquet and Feather are tables for `from_long`.
+    NPZ has arrays, NetCDF has variables, and CSV, TSV, Parquet and Feather are tables for `from_long`. With
+    `need_observations=False` the observations of a file that has none are NaN: forecasts of what is still to come.
     """
     naming = naming or Naming()
-    kinds = {_kind(path) for path in (forecasts, observations) if path is not None}
+    kinds = {kind_of(path) for path in (forecasts, observations) if path is not None}
     if len(kinds) > 1:
         raise DataError(
             f"{forecasts} and {observations} are of different kinds; give two of NPZ, two of NetCDF or two tables"
@@ -48,7 +52,9 @@ def read_forecasts(forecasts: Path, observations: Path | None = None, naming: Na
     if kind == "npz":
         if naming.case or naming.member is not None or naming.target:
             raise DataError("arrays of NPZ files have no named case, member or target; say the order of their axes")
-        return read_npz(forecasts, observations, axes=naming.axes, keep=naming.keep, **said)
+        return read_npz(
+            forecasts, observations, axes=naming.axes, keep=naming.keep, need_observations=need_observations, **said
+        )
     if kind == "netcdf":
         return read_netcdf(
             forecasts,
@@ -57,6 +63,7 @@ def read_forecasts(forecasts: Path, observations: Path | None = None, naming: Na
             member=naming.member,
             target=naming.target,
             keep=naming.keep,
+            need_observations=need_observations,
             **said,
         )
     if len(naming.target) > 1:
@@ -65,16 +72,20 @@ def read_forecasts(forecasts: Path, observations: Path | None = None, naming: Na
         said["member"] = naming.member
     if naming.target:
         said["target"] = naming.target[0]
+    table, case = _table(forecasts), naming.case or ("case",)
     seen = None if observations is None else _table(observations)
-    case = naming.case or ("case",)
-    return from_long(_table(forecasts), seen, case=case, keep=naming.keep, **said)
+    if seen is None and not need_observations and said.get("observation", "observation") not in table.columns:
+        labels = [name for name in (*case, said.get("target", "target")) if name in table.columns]
+        seen = table[labels].drop_duplicates().assign(**{said.get("observation", "observation"): np.nan})
+    return from_long(table, seen, case=case, keep=naming.keep, **said)
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
+    """What a file's suffix stands for: npz, netcdf or table."""
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return "npz"
-    if suffix in _NETCDF:
+    if suffix in NETCDF:
         return "netcdf"
     try:
         format_of(path)

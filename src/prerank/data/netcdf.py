@@ -26,23 +26,28 @@ def read_netcdf(
     value: str | None = None,
     observation: str | None = None,
     keep: Sequence[str] = (),
+    need_observations: bool = True,
 ) -> Matched:
     """Members and observations from variables with named dimensions.
 
     Dimensions called as in `MEMBER_NAMES`, `CASE_NAMES` and `TARGET_NAMES` are recognised; `case`, `member` and `target`
     name others. Several dimensions of cases, or of targets, are taken together. `value` and `observation` are needed
-    where a file has several variables to choose from. `keep` names variables or coordinates along the cases.
+    where a file has several variables to choose from. `keep` names variables or coordinates along the cases. With
+    `need_observations=False` observations that are not there are NaN.
     """
     own = _dataset(forecasts)
     other = own if observations is None else _dataset(observations)
     members_dims = (member,) if member is not None else MEMBER_NAMES
     forecast = _variable(own, value, forecasts, members_dims, True)
-    observed = _variable(other, observation, observations or forecasts, members_dims, False)
     along = [dim for dim in forecast.dims if dim in members_dims]
     if len(along) != 1:
         raise DataError(
             f"{forecast.name!r} has the dimensions {_listed(forecast.dims)}; exactly one holds the members, say which"
         )
+    if need_observations or observations is not None or observation is not None or _fitting(own, members_dims, False):
+        observed = _variable(other, observation, observations or forecasts, members_dims, False)
+    else:
+        observed = forecast.isel({along[0]: 0}, drop=True).astype(float) * np.nan
     cases, targets = _roles([dim for dim in forecast.dims if dim != along[0]], case, target, str(forecast.name))
     if set(observed.dims) != {*cases, *targets}:
         raise DataError(
@@ -100,13 +105,20 @@ def _variable(dataset: Any, name: str | None, path: Path, members: Sequence[str]
             raise DataError(f"{path} has no variable {name!r}, only {_listed(there)}; say which one is meant")
         return dataset[name]
     what = "forecasts" if with_members else "observations"
-    fitting = [key for key in there if dataset[key].dims and bool({*dataset[key].dims} & {*members}) is with_members]
+    fitting = _fitting(dataset, members, with_members)
     if len(fitting) != 1:
         described = ", ".join(f"{key!r} {_listed(dataset[key].dims)}" for key in there[:12]) or "none at all"
         raise DataError(
             f"{path} has {len(fitting)} variables that could be the {what}, among {described}; say which one is"
         )
     return dataset[fitting[0]]
+
+
+def _fitting(dataset: Any, members: Sequence[str], with_members: bool) -> list[str]:
+    """The variables that have, or have not, a dimension of members."""
+    return [
+        key for key, item in dataset.data_vars.items() if item.dims and bool({*item.dims} & {*members}) is with_members
+    ]
 
 
 def _roles(dims: Sequence[str], case: Sequence[str], target: Sequence[str], name: str) -> tuple[list[str], list[str]]:
