@@ -173,7 +173,20 @@ def test_names_and_cases_of_several_columns_stay(found, tmp_path):
     naming = Naming(("day", "place"), "run", ("lead",), "wind", "seen")
     given = Matched(found.y.set_axis(index), found.members, pd.DataFrame(index=index))
     write_forecasts(tmp_path / "f.csv", given, naming)
-    names = "--case day --case place --member run --target lead --value wind --observation seen".split()
+    names = [
+        "--case",
+        "day",
+        "--case",
+        "place",
+        "--member",
+        "run",
+        "--target",
+        "lead",
+        "--value",
+        "wind",
+        "--observation",
+        "seen",
+    ]
     document(tmp_path / "f.csv", "--out", tmp_path / "out.csv", *names, "--block", "day")
     table = pd.read_csv(tmp_path / "out.csv")
     assert list(table.columns) == ["day", "place", "run", "lead", "wind", "seen"]

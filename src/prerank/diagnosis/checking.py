@@ -11,6 +11,7 @@ from prerank.calibration import (
     PCETest,
     PreRank,
     ProjectedPIT,
+    hidden_error,
     holm,
     listed_preranks,
     pce_test,
@@ -95,6 +96,8 @@ def check(
     notes = [*prepared.notes, *quantiles(prepared), *few_values(prepared)]
     if not pit.exact:
         notes.append(f"PITs: {pit.method}")
+    if own is not None:
+        notes.append(f"PITs: {hidden_error(pit) or f'the observation has a weight of {pit.own_weight:.2g} on average'}")
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
     notes.append(_monte_carlo(n_replicates))
     return Check(
