@@ -140,8 +140,8 @@ def table(records: pd.DataFrame) -> str:
         "PCE over the PCE expected of a calibrated forecast of the same cases (dates kept together), mean over splits or",
         "seeds; pre-ranks of 7 rejected at an adjusted p-value of 0.05; fair scores of equally weighted members;",
         "in the second column, of as many members as the raw ensemble has, as they are. KL is the mean log density of the",
-        "true law less that of the forecast. Quantiles (ECC) and members stretched about their mean (affine) are no independent",
-        "draws, and fair scores flatter them: compare them with the score of the truth.",
+        "true law less that of the forecast. Quantiles (ECC) and members stretched about their mean (affine) are no",
+        "independent draws, and fair scores flatter them: see the score of the truth.",
         "From `python benchmarks/bare_ensembles.py`.",
     ]
     for (what, members), part in records.groupby(["data", "members"], sort=False):
