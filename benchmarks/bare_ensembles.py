@@ -126,7 +126,7 @@ def studies(folder: str | None, only: str | None) -> Iterator[tuple[str, Data, d
         for name, data in real(Path(folder) / "uw_temperature.npz"):
             yield name, data, {"data": "temperature", "members": 8}
     for n_members in () if only == "temperature" else (8, 20, 50):
-        for seed in range(3):
+        for seed in range(2):
             data = simulated(n_members, seed)
             yield f"simulated, M {n_members}, seed {seed}", data, {"data": "simulated", "members": n_members}
 
