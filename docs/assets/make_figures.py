@@ -3,13 +3,16 @@
 from pathlib import Path
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from PIL import Image
 from scipy import stats
 
-from prerank import check
+from prerank import Contrast, GaussianMixture, Location, Marginal, Recalibrator, Scale, check
+from prerank.forecast import equally_weighted_draws
 from prerank.reporting.diagnosis import histogram_panel
-from prerank.reporting.style import BLUE, ORANGE, new_figure, quiet_style, save_figure
+from prerank.reporting.recalibration import recalibration_figure
+from prerank.reporting.style import BLUE, GREY, ORANGE, new_figure, quiet_style, save_figure
 from prerank.studies.benchmark.figures import story_figure
 from prerank.studies.benchmark.findings import overstated
 from prerank.studies.benchmark.records import read_results
@@ -63,6 +66,68 @@ def reliability_of_births2() -> None:
     _compress(report / "exact" / "reliability-births2.png", HERE / "benchmark-reliability-births2.png")
 
 
+def recalibration_of_an_ensemble() -> None:
+    """The tutorial's ensemble: four days of a later season, raw members and draws of the corrected forecast."""
+    rng = np.random.default_rng(7)
+    names, correlation = ("Bergen", "Oslo"), 0.6 + 0.4 * np.eye(3)
+
+    def season(n_days: int) -> tuple[np.ndarray, np.ndarray]:
+        weather = 5 * rng.normal(size=(n_days, 1))
+        noise = rng.multivariate_normal(np.zeros(3), correlation, (n_days, 11), method="cholesky")
+        return weather[:, None] - 0.8 + 0.5 * noise[:, 1:], weather + noise[:, 0]
+
+    recalibrator = Recalibrator([Marginal(), Location(), Scale()]).fit(*season(900))
+    later, observed = season(300)
+    drawn = equally_weighted_draws(recalibrator.transform(later), 200).members.numpy()
+    with quiet_style():
+        figure = new_figure(7.2, 2.35)
+        for day, ax in enumerate(figure.subplots(1, 4)):
+            centre = later[day].mean(0)
+            ax.plot(*drawn[day, :, :2].T, ".", ms=4, color=BLUE, alpha=0.35, mec="none", label="corrected, 200 draws")
+            ax.plot(*later[day, :, :2].T, "o", ms=3.5, color=GREY, mec="none", label="10 raw members")
+            ax.plot(*observed[day, :2], "*", ms=10, color=ORANGE, mec="white", mew=0.5, label="observation")
+            ax.set_xlim(centre[0] - 3.2, centre[0] + 4.4)
+            ax.set_ylim(centre[1] - 3.2, centre[1] + 4.4)
+            ax.set_aspect("equal")
+            ax.set_title(f"day {day + 1}")
+            ax.set_xlabel(f"{names[0]}, °C")
+        figure.axes[0].set_ylabel(f"{names[1]}, °C")
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
+    _save(figure, "recalibration-ensemble.png")
+
+
+def recalibration_of_a_shape() -> None:
+    """The tutorial's Gaussian forecast of two scenarios: densities of one case, and what the tilt has learnt."""
+
+    def scenarios(n_cases: int, seed: int) -> tuple[GaussianMixture, torch.Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        mean = torch.randn(n_cases, 2, generator=generator)
+        side = torch.randint(2, (n_cases, 1), generator=generator) * 2.0 - 1.0
+        y = mean + 1.2 * side + 0.5 * torch.randn(n_cases, 2, generator=generator)
+        tril = torch.linalg.cholesky(1.44 + 0.25 * torch.eye(2)).expand(n_cases, 1, 2, 2)
+        return GaussianMixture(torch.zeros(n_cases, 1), mean[:, None], tril), y
+
+    recalibrator = Recalibrator([Marginal(), Location(), Contrast()]).fit(*scenarios(1000, 1))
+    _save(recalibration_figure(recalibrator.densities_), "recalibration-pits.png")
+    tril = torch.linalg.cholesky(1.44 + 0.25 * torch.eye(2))[None, None]
+    before = GaussianMixture(torch.zeros(1, 1), torch.zeros(1, 1, 2), tril)
+    centres = torch.tensor([[[-1.2, -1.2], [1.2, 1.2]]])
+    truth = GaussianMixture(torch.zeros(1, 2), centres, 0.5 * torch.eye(2).expand(1, 2, 2, 2))
+    line = torch.linspace(-3.4, 3.4, 121)
+    grid = torch.stack(torch.meshgrid(line, line, indexing="xy"), -1).reshape(-1, 1, 2)
+    laws = {"forecast": before, "corrected": recalibrator.transform(before), "truth": truth}
+    with quiet_style():
+        figure = new_figure(7.0, 2.9)
+        for ax, (name, law) in zip(figure.subplots(1, 3, sharey=True), laws.items(), strict=True):
+            density = law.log_prob(grid).exp().reshape(121, 121).numpy()
+            ax.contourf(line, line, density, levels=np.linspace(0.005, 0.33, 12), cmap="Blues", extend="max")
+            ax.set_aspect("equal")
+            ax.set_title(name)
+            ax.set_xlabel("target 1")
+        figure.axes[0].set_ylabel("target 2")
+    _save(figure, "recalibration-shape.png")
+
+
 def _save(figure: Figure, name: str) -> None:
     file = save_figure(figure, HERE / Path(name).stem, ("png",))[0]
     _compress(file, file)
@@ -79,3 +144,5 @@ if __name__ == "__main__":
     shapes()
     exact_versus_as_published()
     reliability_of_births2()
+    recalibration_of_an_ensemble()
+    recalibration_of_a_shape()

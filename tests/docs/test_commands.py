@@ -37,6 +37,7 @@ PROGRAMS = {
     "export",
 }
 
+QUICK = "--prerank location --replicates 39"
 SMALL = "--preranks location --max-epochs 1 --replicates 19"
 
 
@@ -65,6 +66,24 @@ OTHERWISE = {
     "prerank check FORECASTS --json": How("prerank check forecasts.csv observations.csv --json", "a place holder"),
     "prerank check forecasts.csv observations.csv --json --fail": How(
         "prerank check forecasts.csv observations.csv --json", "its status is 1, as it should be"
+    ),
+    "prerank recalibrate": How("prerank recalibrate --help", "the name of a command"),
+    "prerank recalibrate FORECASTS --out FILE --json": How("prerank recalibrate --help", "a place holder"),
+    "prerank recalibrate FORECASTS": How("prerank recalibrate --help", "a place holder"),
+    "prerank recalibrate forecasts.csv observations.csv --out corrected.csv": How(
+        f"prerank recalibrate forecasts.csv observations.csv --out corrected.csv {QUICK}",
+        "all pre-ranks take longer",
+        "corrected.csv",
+    ),
+    "prerank check corrected.csv": How(f"prerank check corrected.csv {QUICK}", "all pre-ranks take longer"),
+    "prerank recalibrate forecasts.csv observations.csv --apply new.csv --save learnt.safetensors --out corrected.csv": How(
+        "prerank recalibrate forecasts.csv observations.csv --apply new.csv --save learnt.safetensors --out corrected.csv "
+        f"{QUICK}",
+        "all pre-ranks take longer",
+        "learnt.safetensors",
+    ),
+    "prerank recalibrate new.csv --load learnt.safetensors --out corrected.csv": How(
+        "prerank recalibrate new.csv --load learnt.safetensors --out corrected.csv", "", "corrected.csv"
     ),
     "prerank demo": How("prerank demo --rows 200 --fresh 200", "3,000 rows", "prerank-demo/demonstration.png"),
     "prerank COMMAND --help": How("prerank simulate --help", "a place holder"),
@@ -119,7 +138,9 @@ def at_hand(folder: Path) -> None:
     members = signal[:, None] + 0.7 * rng.normal(size=(400, 25, 3))
     days, stations = pd.date_range("2024-01-01", periods=400), ["Oslo", "Bergen", "Voss"]
     labels = pd.MultiIndex.from_product([days, range(25), stations], names=["case", "member", "target"])
-    pd.DataFrame({"value": members.ravel()}, labels).to_csv(folder / "forecasts.csv")
+    past = pd.DataFrame({"value": members.ravel()}, labels)
+    past.to_csv(folder / "forecasts.csv")
+    past.loc[days[:5]].to_csv(folder / "new.csv")
     seen = pd.MultiIndex.from_product([days, stations], names=["case", "target"])
     pd.DataFrame({"value": y.ravel()}, seen).to_csv(folder / "observations.csv")
 

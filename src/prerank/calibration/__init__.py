@@ -18,7 +18,7 @@ from prerank.calibration.interval import PCEInterval, pce_interval, pce_interval
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.jointcdf import cases_at_once
 from prerank.calibration.null import Band, PCENull, corrected_pce, in_quadrature, pce_null, reliability_band
-from prerank.calibration.pit import ClosedForm, EmpiricalRank, RandomisedRank, projected_pit
+from prerank.calibration.pit import ClosedForm, EmpiricalRank, RandomisedRank, hidden_error, projected_pit
 from prerank.calibration.pooled import bandwidths
 from prerank.calibration.preranks import (
     HDR,
@@ -86,6 +86,7 @@ __all__ = [
     "chi_square_test",
     "corrected_pce",
     "exchange_replicates",
+    "hidden_error",
     "holm",
     "in_quadrature",
     "inclusive_levels",

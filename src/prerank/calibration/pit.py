@@ -5,6 +5,7 @@ How a PIT is computed is a value: `ClosedForm()`, `RandomisedRank()`, `Empirical
 mixture, otherwise the rank as an interval, from which no number is drawn.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,8 @@ from prerank.forecast import (
     precision_of,
 )
 from prerank.randomness import case_keys
+
+HIDES_ERROR = 0.02  # mean share of the observation among all points
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,10 @@ def projected_pit(
     uniform number in it, so that nothing depends on how ties are broken. `RandomisedRank()` draws that number.
     For an `Ensemble` with weights, uniformity is exact only with `observation_weights` (..., N), the weight that the
     observation itself carries (an importance ratio, say); without it the PIT is that of the weighted members,
-    approximate of order one over the effective size, and `exact` is False. Draws of a model depend on
-    (`seed`, `case_ids`) alone. `exchangeable=True` also ranks every other point, which tests over several projections
-    need.
+    approximate of order one over the effective size, and `exact` is False. With it, a PIT is an interval as long
+    as the observation's share, whose mean is the result's `own_weight`: above 0.02, and twice that of equal weights, it
+    hides error and brings a warning. Draws of a model depend on (`seed`, `case_ids`) alone. `exchangeable=True` also ranks
+    every other point, which tests over several projections need.
 
     From more than 1,000 members without a `reference`, 250 are set aside for the pre-ranks to learn from (directions,
     density, joint CDF), and the observation is ranked among the others: exact, and the cost grows with M instead of M².
@@ -117,7 +121,7 @@ def projected_pit(
 
     slices = _slices(forecast, y, how, n_draws)
     if len(slices) == 1:
-        return some(None)
+        return _with_warning(some(None), observation_weights)
 
     def one_by_one():  # type: ignore[no-untyped-def]
         for cases in slices:
@@ -125,7 +129,25 @@ def projected_pit(
             if on_progress is not None:
                 on_progress(cases.stop, y.shape[-2])
 
-    return ProjectedPIT.end_to_end(one_by_one(), ids)
+    return _with_warning(ProjectedPIT.end_to_end(one_by_one(), ids), observation_weights)
+
+
+def hidden_error(pit: ProjectedPIT) -> str | None:
+    """What is to be said of PITs with the observation's own weight, if that is so large that they hide error."""
+    own = pit.own_weight
+    if own is None or pit.pick is None or own <= max(HIDES_ERROR, 2 / pit.pick.shape[-1]):
+        return None
+    return (
+        f"the observation's own weight is {own:.2g} on average: above {HIDES_ERROR:g} a PIT is mostly a random number and "
+        "hides error; rank among equally weighted draws instead"
+    )
+
+
+def _with_warning(pit: ProjectedPIT, observation_weights: Tensor | None) -> ProjectedPIT:
+    said = None if observation_weights is None else hidden_error(pit)
+    if said is not None:
+        warnings.warn(said, stacklevel=3)
+    return pit
 
 
 def _with_reference(forecast: Forecast) -> tuple[Forecast, str]:

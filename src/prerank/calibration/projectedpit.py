@@ -165,6 +165,11 @@ class ProjectedPIT:
         return all(part.exact for part in self.parts)
 
     @property
+    def own_weight(self) -> float | None:
+        """Mean share of the observation among itself and weighted members; None where they are equal or it is unknown."""
+        return None if self.pick is None or not self.exact else float(self.pick[..., 0].double().mean())
+
+    @property
     def notes(self) -> dict[str, str]:
         return {part.prerank: part.note for part in self.parts if part.note}
 

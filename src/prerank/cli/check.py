@@ -1,64 +1,47 @@
 """`prerank check`: a file of forecasts in, a verdict out."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from prerank.cli.fileoptions import (
+    AsJson,
+    Axes,
+    Block,
+    Case,
+    Forecasts,
+    Member,
+    Observation,
+    Observations,
+    Preranks,
+    Replicates,
+    Seed,
+    Target,
+    Value,
+    naming_of,
+    preranks_named,
+)
 from prerank.wording import printable
-
-if TYPE_CHECKING:
-    from prerank.calibration import PreRank
 
 
 def check(
     ctx: typer.Context,
-    forecasts: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FORECASTS", help="NPZ, NetCDF, Zarr, or a table in long form: CSV, TSV, Parquet, Feather."
-        ),
-    ],
-    observations: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="OBSERVATIONS", help="A second file; without it they are in the first.", show_default=False
-        ),
-    ] = None,
-    case: Annotated[
-        list[str] | None,
-        typer.Option(help="Column or dimension of cases; repeatable.", show_default="case, or as in CF"),
-    ] = None,
-    member: Annotated[
-        str | None, typer.Option(help="Column or dimension of members.", show_default="member, or as in CF")
-    ] = None,
-    target: Annotated[
-        list[str] | None, typer.Option(help="Column or dimension of targets.", show_default="target, or as in CF")
-    ] = None,
-    value: Annotated[
-        str | None,
-        typer.Option(help="Column, array or variable of forecasts.", show_default="value; members in NPZ"),
-    ] = None,
-    observation: Annotated[
-        str | None,
-        typer.Option(
-            help="Column, array or variable of observations.", show_default="observation; observations in NPZ"
-        ),
-    ] = None,
-    axes: Annotated[
-        str | None, typer.Option(help="NPZ: order of the members' axes.", show_default="case,member,target")
-    ] = None,
-    block: Annotated[
-        str | None, typer.Option(help="Column that says which cases depend on each other, such as a date.")
-    ] = None,
+    forecasts: Forecasts,
+    observations: Observations = None,
+    case: Case = None,
+    member: Member = None,
+    target: Target = None,
+    value: Value = None,
+    observation: Observation = None,
+    axes: Axes = None,
+    block: Block = None,
     by: Annotated[
         str | None, typer.Option(help="Column of groups that are checked one by one, such as a place.")
     ] = None,
-    prerank: Annotated[
-        list[str] | None, typer.Option(help="Pre-rank to look at; repeatable.", show_default="the paper's")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    replicates: Annotated[int, typer.Option(min=19, help="Replicates of the tests.")] = 999,
+    prerank: Preranks = None,
+    seed: Seed = 0,
+    replicates: Replicates = 999,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw rank histograms and reliability diagrams: PNG, SVG or PDF."),
@@ -67,7 +50,7 @@ def check(
         Path | None,
         typer.Option(metavar="FILE", help="Write a report to read in a browser: one HTML file, no network needed."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in the place of the table.")] = False,
+    as_json: AsJson = False,
     fail: Annotated[bool, typer.Option("--fail", help="End with status 1 if the forecast is miscalibrated.")] = False,
 ) -> None:
     """Is the joint forecast of a file calibrated, and if not, how?
@@ -88,18 +71,16 @@ def check(
     """
     from prerank.cli.document import as_document  # torch and pandas load slowly
     from prerank.cli.repeating import command_line, python_lines
-    from prerank.data import Naming, read_forecasts
+    from prerank.data import read_forecasts
     from prerank.diagnosis import check as check_arrays
     from prerank.writing import require_file
 
     for file in (plot, html):
         if file is not None:
             require_file(file)  # before the work, not after it
-    keep = tuple(dict.fromkeys(name for name in (block, by) if name is not None))
-    order = None if axes is None else tuple(name.strip() for name in axes.split(","))
-    naming = Naming(tuple(case or ()), member, tuple(target or ()), value, observation, order, keep)
+    naming = naming_of(case, member, target, value, observation, axes, block, by)
     found = read_forecasts(forecasts, observations, naming)
-    preranks = _preranks(prerank, found.y.shape[1])
+    preranks = preranks_named(prerank, found.y.shape[1])
 
     result = check_arrays(
         found.y,
@@ -119,16 +100,3 @@ def check(
     typer.echo(as_document(result, seed) if as_json else printable(str(result)))
     if fail and result.calibrated is False:
         raise typer.Exit(1)
-
-
-def _preranks(names: list[str] | None, n_targets: int) -> "list[PreRank] | None":
-    from prerank.calibration import paper_preranks
-
-    if names is None:
-        return None
-    known = {item.name.lower(): item for item in paper_preranks(n_targets)}
-    for name in names:
-        if name.lower() not in known:
-            there = ", ".join(item.name for item in known.values())
-            raise ValueError(f"there is no pre-rank {name!r} for this many targets ({n_targets}); choose from {there}")
-    return [known[name] for name in dict.fromkeys(name.lower() for name in names)]

@@ -10,11 +10,12 @@ from prerank.diagnosis import Check, GroupedCheck
 
 def as_document(result: Check | GroupedCheck, seed: int) -> str:
     """The result as JSON; numbers that do not exist are null."""
-    document = {**_of_groups(result), "seed": seed} if isinstance(result, GroupedCheck) else _of_one(result, seed)
+    document = {**_of_groups(result), "seed": seed} if isinstance(result, GroupedCheck) else of_check(result, seed)
     return json.dumps(document, indent=2, allow_nan=False)
 
 
-def _of_one(result: Check, seed: int) -> dict[str, Any]:
+def of_check(result: Check, seed: int) -> dict[str, Any]:
+    """The keys of one check."""
     return {
         **_outcome(result),
         "cases": result.n_cases,

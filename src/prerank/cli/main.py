@@ -12,6 +12,7 @@ from prerank.cli import datasets
 from prerank.cli.benchmark import benchmark
 from prerank.cli.check import check
 from prerank.cli.demo import demo
+from prerank.cli.recalibrate import recalibrate
 from prerank.cli.refusal import Commands
 from prerank.cli.report import report
 from prerank.cli.simulate import simulate
@@ -46,6 +47,7 @@ def root(
 
 
 app.command()(check)
+app.command()(recalibrate)
 app.command()(demo)
 app.command()(simulate)
 app.command()(benchmark)

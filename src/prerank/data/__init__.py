@@ -18,6 +18,7 @@ from prerank.data.errors import (
     NotLocalError,
     StorageError,
 )
+from prerank.data.forecastoutput import require_output, write_forecasts
 from prerank.data.forecasts import Naming, read_forecasts
 from prerank.data.formats import Arff, Csv, Feather, Parquet
 from prerank.data.loading import extra_datasets, fetch, load, load_file
@@ -105,6 +106,8 @@ __all__ = [
     "pair_counts",
     "published_order",
     "read_forecasts",
+    "require_output",
     "require_variation",
     "split",
+    "write_forecasts",
 ]

@@ -22,16 +22,21 @@ def read_npz(
     observation: str = "observations",
     axes: Sequence[str] | None = None,
     keep: Sequence[str] = (),
+    need_observations: bool = True,
 ) -> Matched:
     """Members (case, member, target) and observations (case, target), matched by position; without target for a single one.
 
     `axes` says what the axes of the members are where they stand in another order. An array `targets` of the forecasts'
-    file names the targets. `keep` names arrays with one value per case.
+    file names the targets. `keep` names arrays with one value per case. With `need_observations=False`
+    observations that are not there are NaN.
     """
     own = _arrays(forecasts)
     other = own if observations is None else _arrays(observations)
     members = require_real(_array(own, value, forecasts), f"the array {value!r}")
-    y = require_real(_array(other, observation, observations or forecasts), f"the array {observation!r}")
+    if need_observations or observations is not None or observation in other:
+        y = require_real(_array(other, observation, observations or forecasts), f"the array {observation!r}")
+    else:
+        y = _unknown(members, axes)
     if y.ndim == 1 and members.ndim == 2 and axes is None:
         y, members = y[:, None], members[..., None]
     members = _in_order(members, y, axes)
@@ -44,6 +49,12 @@ def read_npz(
         if labels.shape != (len(y),):
             raise DataError(f"the array {name!r} has shape {labels.shape}; one value per case is ({len(y)},)")
     return Matched(pd.DataFrame(y, columns=targets), members, pd.DataFrame(dict(found), index=range(len(y))))
+
+
+def _unknown(members: np.ndarray, axes: Sequence[str] | None) -> np.ndarray:
+    """NaN in the shape of the observations of these members, whose own shape is looked at later."""
+    order = list(axes) if axes is not None and len(axes) == members.ndim else list(_ROLES[: members.ndim])
+    return np.full([members.shape[place] for place, role in enumerate(order) if role != "member"], np.nan)
 
 
 def _in_order(members: np.ndarray, y: np.ndarray, axes: Sequence[str] | None) -> np.ndarray:

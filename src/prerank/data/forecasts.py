@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from prerank.data.arrayfile import read_npz
@@ -27,14 +28,17 @@ class Naming:
     keep: tuple[str, ...] = ()
 
 
-def read_forecasts(forecasts: Path, observations: Path | None = None, naming: Naming | None = None) -> Matched:
+def read_forecasts(
+    forecasts: Path, observations: Path | None = None, naming: Naming | None = None, *, need_observations: bool = True
+) -> Matched:
     """Observations and members from one file, or from two of one kind; the suffix says the format.
 
     NPZ has arrays, NetCDF and Zarr have variables, and CSV, TSV, Parquet and Feather are tables for `from_long`. Columns
-    that neuralforecast and GluonTS write are recognised.
+    that neuralforecast and GluonTS write are recognised. With
+    `need_observations=False` the observations of a file that has none are NaN: forecasts of what is still to come.
     """
     naming = naming or Naming()
-    kinds = {_kind(path) for path in (forecasts, observations) if path is not None}
+    kinds = {kind_of(path) for path in (forecasts, observations) if path is not None}
     if len(kinds) > 1:
         raise DataError(
             f"{forecasts} and {observations} are of different kinds; give two of NPZ, two of NetCDF or Zarr, or two tables"
@@ -49,7 +53,9 @@ def read_forecasts(forecasts: Path, observations: Path | None = None, naming: Na
     if kind == "npz":
         if naming.case or naming.member is not None or naming.target:
             raise DataError("arrays of NPZ files have no named case, member or target; say the order of their axes")
-        return read_npz(forecasts, observations, axes=naming.axes, keep=naming.keep, **said)
+        return read_npz(
+            forecasts, observations, axes=naming.axes, keep=naming.keep, need_observations=need_observations, **said
+        )
     if kind == "variables":
         return read_variables(
             forecasts,
@@ -58,6 +64,7 @@ def read_forecasts(forecasts: Path, observations: Path | None = None, naming: Na
             member=naming.member,
             target=naming.target,
             keep=naming.keep,
+            need_observations=need_observations,
             **said,
         )
     if len(naming.target) > 1:
@@ -72,10 +79,15 @@ def read_forecasts(forecasts: Path, observations: Path | None = None, naming: Na
         said = {**found, **said}
     case = naming.case or said.pop("case", ("case",))
     own, seen = tables
+    observation = said.get("observation", "observation")
+    if seen is None and not need_observations and observation not in own.columns:
+        labels = [name for name in (*case, said.get("target", "target")) if name in own.columns]
+        seen = own[labels].drop_duplicates().assign(**{observation: np.nan})
     return from_long(own, seen, case=case, keep=naming.keep, **said)
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
+    """What a file's suffix stands for: npz, variables (of NetCDF or Zarr) or table."""
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return "npz"

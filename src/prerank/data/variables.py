@@ -22,12 +22,14 @@ def read_variables(
     value: str | None = None,
     observation: str | None = None,
     keep: Sequence[str] = (),
+    need_observations: bool = True,
 ) -> Matched:
     """Members and observations from variables with named dimensions.
 
     Dimensions with usual names, such as those of the CF conventions, are recognised; `case`, `member` and `target` name
     others. Several dimensions of cases, or of targets, are taken together. `value` and `observation` are needed
-    where a file has several variables to choose from. `keep` names variables or coordinates along the cases.
+    where a file has several variables to choose from. `keep` names variables or coordinates along the cases. With
+    `need_observations=False` observations that are not there are NaN.
     """
     own = opened(forecasts)
     other = own if observations is None else opened(observations)
@@ -36,12 +38,20 @@ def read_variables(
     members_dims = (member,) if member is not None else USUAL_NAMES["member"]
     forecast = _variable(own, value, forecasts, members_dims, None, keep)
     others = {*forecast.dims} - {*members_dims}
-    observed = _variable(other, observation, observations or forecasts, members_dims, others, keep)
     along = [dim for dim in forecast.dims if dim in members_dims]
     if len(along) != 1:
         raise DataError(
             f"{forecast.name!r} has the dimensions {_listed(forecast.dims)}; exactly one holds the members, say which"
         )
+    if (
+        need_observations
+        or observations is not None
+        or observation is not None
+        or _fitting(own, members_dims, others, keep)
+    ):
+        observed = _variable(other, observation, observations or forecasts, members_dims, others, keep)
+    else:
+        observed = forecast.isel({along[0]: 0}, drop=True).astype(float) * np.nan
     cases, targets = _roles([dim for dim in forecast.dims if dim != along[0]], case, target, str(forecast.name))
     if set(observed.dims) != {*cases, *targets}:
         raise DataError(
@@ -90,19 +100,22 @@ def _variable(
             raise DataError(f"{path} has no variable {name!r}, only {_listed(there)}; say which one is meant")
         return dataset[name]
     what = "forecasts" if along is None else "observations"
-    dims = {key: {*dataset[key].dims} for key in there if key not in keep}
-    if along is None:
-        fitting = [key for key, own in dims.items() if own & {*members} and own - {*members}]
-    else:
-        fitting = [key for key, own in dims.items() if own and not own & {*members}]
-        if len(fitting) > 1:
-            fitting = [key for key in fitting if dims[key] == along]
+    fitting = _fitting(dataset, members, along, keep)
     if len(fitting) != 1:
         described = ", ".join(f"{key!r} {_listed(dataset[key].dims)}" for key in there[:12]) or "none at all"
         raise DataError(
             f"{path} has {len(fitting)} variables that could be the {what}, among {described}; say which one is"
         )
     return dataset[fitting[0]]
+
+
+def _fitting(dataset: Any, members: Sequence[str], along: set[str] | None, keep: Sequence[str]) -> list[str]:
+    """The variables with a dimension of members, or, `along` the dimensions of forecasts, those without."""
+    dims = {key: {*item.dims} for key, item in dataset.data_vars.items() if key not in keep}
+    if along is None:
+        return [key for key, own in dims.items() if own & {*members} and own - {*members}]
+    fitting = [key for key, own in dims.items() if own and not own & {*members}]
+    return [key for key in fitting if dims[key] == along] if len(fitting) > 1 else fitting
 
 
 def _roles(dims: Sequence[str], case: Sequence[str], target: Sequence[str], name: str) -> tuple[list[str], list[str]]:

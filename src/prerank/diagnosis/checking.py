@@ -7,7 +7,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import PCETest, PreRank, ProjectedPIT, holm, pce_test, require_power, require_whole
+from prerank.calibration import (
+    PCETest,
+    PreRank,
+    ProjectedPIT,
+    hidden_error,
+    holm,
+    pce_test,
+    require_power,
+    require_whole,
+)
 from prerank.diagnosis.calls import call_of
 from prerank.diagnosis.groups import GroupedCheck, grouped
 from prerank.diagnosis.options import block_labels, groups_of, weight_per_case
@@ -151,6 +160,8 @@ def _one(source: "Source", asked: Asked, rows: Tensor | None, labels: Tensor | N
     notes = list(source.notes()) if rows is None else []
     if not pit.exact:
         notes.append(f"PITs: {pit.method}")
+    if pit.own_weight is not None:
+        notes.append(f"PITs: {hidden_error(pit) or f'the observation has a weight of {pit.own_weight:.2g} on average'}")
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
     notes.append(_monte_carlo(asked.n_replicates))
     return Check(

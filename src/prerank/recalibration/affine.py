@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.forecast import Ensemble, Forecast, GaussianMixture
+from prerank.recalibration.atoms import has_atoms
 from prerank.recalibration.folds import best_if_any
 from prerank.recalibration.likeliest import smallest
 from prerank.recalibration.moved import Moved
@@ -63,7 +64,7 @@ class Affine:
     The likelihood is that of single targets, exact for a `GaussianMixture`. A ridge pulls shifts (in units of the target's
     usual spread) and logarithms of spreads to zero; its strength is chosen from `ridges` by cross-validation, and nothing is
     changed where that gains no more than its standard error. A `GaussianMixture` stays one, an `Ensemble` gets moved
-    members, another distribution becomes a `Moved` one.
+    members, another distribution becomes a `Moved` one. A discrete distribution is left alone: moved counts are none.
     """
 
     ridges: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001)
@@ -71,6 +72,9 @@ class Affine:
     def fit(self, forecast: Forecast, held_out: HeldOut) -> "FittedAffine":
         if isinstance(forecast, Ensemble):
             require_spread(forecast, "Affine()")
+        if has_atoms(forecast):
+            zero = torch.zeros(held_out.y.shape[-1], dtype=torch.float64, device=held_out.y.device)
+            return FittedAffine(zero, torch.ones_like(zero), None, 0.0, 0.0, held_out.seed, discrete=True)
         law, y = marginals(as_mixture(forecast), held_out.seed), held_out.y.double()
         unit = law.scale.square().mean((0, 1)).sqrt()
         # row 0 is everything, row f + 1 everything but fold f
@@ -121,6 +125,7 @@ class FittedAffine:
     gain: float
     gain_error: float
     seed: int
+    discrete: bool = False
 
     @property
     def changed(self) -> bool:
@@ -143,6 +148,8 @@ class FittedAffine:
         return Moved(forecast, moments(forecast, self.seed)[0], self.shift, self.scale)
 
     def summary(self) -> str:
+        if self.discrete:
+            return "affine: nothing was changed; the forecast is discrete, and moved atoms would meet no observation"
         if not self.changed:
             return "affine: nothing was changed; no shift or spread is supported by the held-out cases"
         shifts = ", ".join(f"{value:+.3g}" for value in self.shift.tolist())

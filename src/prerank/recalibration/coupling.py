@@ -84,7 +84,8 @@ class EnsembleCopulaCoupling:
 
     In every target the m-th smallest raw member is replaced by the m-th smallest recalibrated quantile: the margins are
     recalibrated, the ranks are the raw ensemble's. Of a distribution, `n_draws` draws are the raw members. Equal
-    members are put in a random order, each target by itself. The members of an `Ensemble` must have equal weights.
+    members are put in a random order, each target by itself. The members of an `Ensemble` must have equal weights. The
+    result is made of quantiles, which are no independent draws: fair scores of few of them are too low.
 
     Schefzik, Thorarinsdottir and Gneiting (2013): Uncertainty quantification in complex simulation models using ensemble
     copula coupling. Statistical Science 28, 616-640.
@@ -135,7 +136,8 @@ class SchaakeShuffle:
     observations, those that `fit` is given without it; `n_draws` of them are picked at random for each case, all without
     it. Equal observations are put in a random order, each target by itself.
 
-    Clark, Gangopadhyay, Hay, Rajagopalan and Wilby (2004): The Schaake shuffle. Journal of Hydrometeorology 5, 243-262.
+    Clark, Gangopadhyay, Hay, Rajagopalan and Wilby (2004): The Schaake shuffle: a method for reconstructing space-time
+    variability in forecasted precipitation and temperature fields. Journal of Hydrometeorology 5, 243-262.
     """
 
     history: Any = field(default=None, repr=False)

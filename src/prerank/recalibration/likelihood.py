@@ -5,6 +5,9 @@ $$\ell_i(\theta) = s(y_i) - \log \sum_{m=0}^{M} e^{s(y_{im})}, \qquad s(y) = \su
 with the observation as m = 0. Consistent for every M, concave and bounded above by zero (ranking noise-contrastive
 estimation, Ma and Collins 2018). A likelihood with a Monte Carlo normaliser is not safe: it gains by moving mass to where no
 draw fell.
+
+Ma and Collins (2018): Noise contrastive estimation and negative sampling for conditional models: consistency and statistical
+efficiency. Conference on Empirical Methods in Natural Language Processing.
 """
 
 from collections.abc import Iterator, Sequence

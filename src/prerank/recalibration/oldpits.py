@@ -26,7 +26,9 @@ class OldPITs:
     """How PITs under a forecast are computed: closed form where there is one, else the rank among `n_reference` draws.
 
     A deterministic function of the point for each case, given the seed and the case's identifier: the observation and the
-    draws go through the same one.
+    draws go through the same one. Points that tie with reference draws, as those of a forecast with atoms do, have the
+    middle of their interval: a randomised rank would be no function of the point, and with the middle a tilt gives every
+    atom one weight. The likelihood of the tilt compares observations with draws, so the middles need not be uniform.
     """
 
     preranks: tuple[PreRank, ...]

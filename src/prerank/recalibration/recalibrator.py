@@ -25,6 +25,7 @@ from prerank.forecast import (
     require_whole,
 )
 from prerank.recalibration.affine import Affine
+from prerank.recalibration.atoms import in_words, tied_shares
 from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.folds import folds_of
 from prerank.recalibration.persistence import read, write
@@ -51,7 +52,7 @@ class Recalibrator(BaseEstimator):
     Fit it on cases that the forecast itself was not fitted on, and judge the result on others again: `check(y, corrected)`.
 
     Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `densities_` (densities of old PITs,
-    for `prerank.reporting.recalibration_figure`).
+    for `prerank.reporting.recalibration_figure`), `tied_` (share of repeated observations by target).
 
     >>> from prerank import GaussianMixture
     >>> def forecast(n):  # says zero where one is right
@@ -96,6 +97,7 @@ class Recalibrator(BaseEstimator):
                 current = fitted[-1].transform(current)
         self.steps_ = tuple(fitted)
         self.n_cases_, self.n_targets_ = len(y), y.shape[-1]
+        self.tied_ = tied_shares(y).cpu().numpy()
         return self
 
     def transform(self, forecast: Any) -> Forecast:
@@ -143,13 +145,16 @@ class Recalibrator(BaseEstimator):
         check_is_fitted(self, "steps_")
         head = f"Fitted on {counted(self.n_cases_, 'case')}, {counted(self.n_targets_, 'target')}."
         verdict = "" if self.changed_ else " Nothing was changed."
-        return "\n".join([head + verdict, *(step.summary() for step in self.steps_)])
+        atoms = in_words(torch.as_tensor(self.tied_))
+        return "\n".join(
+            [head + verdict, *([] if atoms is None else [atoms]), *(step.summary() for step in self.steps_)]
+        )
 
     def save(self, path: Path | str) -> None:
         """Write what was learnt to one file, safetensors with JSON in its header."""
         check_is_fitted(self, "steps_")
         about = {"n_cases": self.n_cases_, "n_targets": self.n_targets_, "n_folds": self.n_folds, "seed": self.seed}
-        write(path, self.steps_, about)
+        write(path, self.steps_, {**about, "tied": self.tied_.tolist()})
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -158,6 +163,7 @@ class Recalibrator(BaseEstimator):
         result = cls(n_folds=about["n_folds"], seed=about["seed"])
         result.steps_ = steps
         result.n_cases_, result.n_targets_ = about["n_cases"], about["n_targets"]
+        result.tied_ = np.asarray(about.get("tied", [0.0] * result.n_targets_))
         return result
 
 

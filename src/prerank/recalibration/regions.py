@@ -3,7 +3,10 @@ r"""Joint prediction regions: where an observation will lie, with a probability 
 The region of a case is a highest-density region of its forecast, $\{y : \log \hat f(y \mid x) \ge t(x)\}$: the smallest set
 of its probability. The forecast may be wrong, so that probability is not taken at its word: held-out cases say how far
 the regions have to reach so that a share `level` of observations lies inside (split conformal prediction with the
-score of Izbicki, Shimizu and Stern 2022, "CD-split and HPD-split").
+score of Izbicki, Shimizu and Stern 2022).
+
+Izbicki, Shimizu and Stern (2022): CD-split and HPD-split: efficient conformal regions in high dimensions. Journal of Machine
+Learning Research 23.
 """
 
 import math

@@ -87,7 +87,7 @@ class HDRRecalibration:
 
 @dataclass(eq=False)
 class LatentRecalibration:
-    r"""Lengths of latent vectors rescaled so that those of held-out cases follow their law (arXiv 2505.16636).
+    r"""Lengths of latent vectors rescaled so that those of held-out cases follow their law (Dheur and Ben Taieb 2025).
 
     The conditional CDFs of a Gaussian mixture turn an outcome into a latent vector that is standard normal if the
     forecast is right, $z_d = \Phi^{-1}(\hat F(y_d \mid y_1, \ldots, y_{d-1}))$, and back. A draw has its length |z| moved
@@ -96,6 +96,9 @@ class LatentRecalibration:
     of direction: a bias is answered with spread.
 
     An `Ensemble` is given the kernel density of its members; a distribution other than a mixture is refused.
+
+    Dheur and Ben Taieb (2025): Multivariate latent recalibration for conditional normalizing flows. arXiv:2505.16636. Theirs
+    is the latent space of a flow, and they give a finite-sample bound.
 
     `lengths_` (n,) are the sorted lengths of the held-out latent vectors.
     """

@@ -1,0 +1,241 @@
+"""`prerank recalibrate`: files of forecasts and observations in, corrected forecasts out."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from prerank.cli.fileoptions import (
+    AsJson,
+    Axes,
+    Block,
+    Case,
+    Forecasts,
+    Member,
+    Observation,
+    Observations,
+    Preranks,
+    Replicates,
+    Seed,
+    Target,
+    Value,
+    naming_of,
+    preranks_named,
+)
+from prerank.wording import counted, printable
+
+if TYPE_CHECKING:
+    from prerank.cli.cases import Cases
+    from prerank.cli.comparison import Comparison
+    from prerank.recalibration import Recalibrator
+
+
+def recalibrate(
+    forecasts: Forecasts,
+    observations: Observations = None,
+    out: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="Corrected forecasts, equally weighted draws; the suffix says the format."),
+    ] = ...,  # type: ignore[assignment]  # an option that must be given
+    apply: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Other forecasts to correct.", show_default="the later cases of FORECASTS"),
+    ] = None,
+    apply_observations: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Their observations, if known and not in that file: to judge by."),
+    ] = None,
+    share: Annotated[
+        float | None,
+        typer.Option(help="Share of cases, the first ones, to fit on; the rest judges.", show_default="0.5"),
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option(help="Fit on cases before this block (or case), such as a date; the rest judges.")
+    ] = None,
+    draws: Annotated[
+        int | None, typer.Option(min=2, help="Draws of every case.", show_default="as many as members")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep what was learnt from all cases: safetensors.")
+    ] = None,
+    load: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Correct FORECASTS by what --save kept; nothing is fitted.")
+    ] = None,
+    case: Case = None,
+    member: Member = None,
+    target: Target = None,
+    value: Value = None,
+    observation: Observation = None,
+    axes: Axes = None,
+    block: Block = None,
+    prerank: Preranks = None,
+    seed: Seed = 0,
+    replicates: Replicates = 999,
+    as_json: AsJson = False,
+    fail: Annotated[
+        bool, typer.Option("--fail", help="End with status 1 if the corrected forecast is miscalibrated.")
+    ] = False,
+) -> None:
+    """Learn from past forecasts and their observations how they go wrong, and correct others.
+
+    prerank recalibrate past.csv seen.csv --out corrected.csv   (fits on the first half, corrects the second)
+
+    prerank recalibrate past.csv seen.csv --apply new.csv --out corrected.csv   (fits on all, corrects the new ones)
+
+    prerank recalibrate past.nc --block time --before 2024-07-01 --out corrected.nc
+
+    prerank recalibrate past.npz --save learnt.safetensors --out corrected.npz
+
+    prerank recalibrate new.npz --load learnt.safetensors --out corrected.npz
+    """
+    from prerank.cli.cases import Cases  # torch and pandas load slowly
+    from prerank.data import read_forecasts, require_output, write_forecasts
+
+    _refuse_contradictions(apply, apply_observations, share, before, save, load)
+    _refuse_overwriting(out, save, (forecasts, observations, apply, apply_observations, load))
+    require_output(out)
+    naming = naming_of(case, member, target, value, observation, axes, block)
+    found = Cases.in_memory(read_forecasts(forecasts, observations, naming, need_observations=load is None), block)
+    other = None
+    if apply is not None:
+        other = Cases.in_memory(read_forecasts(apply, apply_observations, naming, need_observations=False), block)
+        other = other.with_targets_of(found)
+    preranks = preranks_named(prerank, found.n_targets)
+    task = _Task(preranks, draws, seed, replicates)
+    result = (
+        task.loaded(load, found) if load is not None else task.fitted(found, other, share, before, save is not None)
+    )
+    write_forecasts(out, result.corrected, naming)
+    if save is not None:
+        result.recalibrator.save(save)
+    typer.echo(result.document(out, seed) if as_json else printable(result.text(out)))
+    if fail and result.comparison is not None and result.comparison.after.calibrated is False:
+        raise typer.Exit(1)
+
+
+def _refuse_contradictions(apply: Any, seen: Any, share: Any, before: Any, save: Any, load: Any) -> None:
+    if load is not None:
+        fitting = {"--apply": apply, "--share": share, "--before": before, "--save": save}
+        for name, given in fitting.items():
+            if given is not None:
+                raise ValueError(f"--load fits nothing, it corrects FORECASTS; leave out {name}")
+    if seen is not None and apply is None:
+        raise ValueError("--apply-observations belongs to --apply; say which forecasts were observed")
+    if share is not None and before is not None:
+        raise ValueError("--share and --before both say what is fitted on; give one of them")
+    if share is not None and not 0 < share < 1:
+        raise ValueError(f"--share {share:g}: a share of the cases between 0 and 1, such as 0.5")
+
+
+def _refuse_overwriting(out: Path, save: Path | None, inputs: tuple[Path | None, ...]) -> None:
+    from prerank.writing import require_file
+
+    taken = {path.resolve() for path in inputs if path is not None}
+    for name, path in (("--out", out), ("--save", save)):
+        if path is not None and path.resolve() in taken:
+            raise ValueError(f"{name} {path} would replace a file that is read; give another name")
+    if save is not None:
+        if save.resolve() == out.resolve():
+            raise ValueError(f"--out and --save are both {out}; give two names")
+        require_file(save)
+
+
+class _Result(NamedTuple):
+    """The corrected forecasts and what made them; the comparison is None where nothing was observed."""
+
+    recalibrator: "Recalibrator"
+    corrected: Any
+    comparison: "Comparison | None"
+    judged: str
+    notes: list[str]
+
+    def text(self, out: Path) -> str:
+        n_cases, n_draws, n_targets = self.corrected.members.shape
+        sizes = f"{counted(n_cases, 'case')}, {counted(n_draws, 'draw')}, {counted(n_targets, 'target')}"
+        parts = [self.recalibrator.summary(), *self.notes, ""]
+        if self.comparison is not None:
+            parts += [self.judged, str(self.comparison), ""]
+        return "\n".join([*parts, f"Written to {out}: {sizes}."])
+
+    def document(self, out: Path, seed: int) -> str:
+        empty = {"before": None, "after": None, "energy_score": None}
+        n_cases, n_draws, n_targets = self.corrected.members.shape
+        found = {
+            "changed": self.recalibrator.changed_,
+            "summary": self.recalibrator.summary().splitlines(),
+            "notes": self.notes,
+            "judged": None if self.comparison is None else self.judged,
+            **(empty if self.comparison is None else self.comparison.document(seed)),
+            "written": {"file": str(out), "cases": n_cases, "draws": n_draws, "targets": n_targets},
+            "seed": seed,
+        }
+        return json.dumps(found, indent=2, allow_nan=False)
+
+
+class _Task(NamedTuple):
+    """How to fit, correct and judge."""
+
+    preranks: Any
+    draws: int | None
+    seed: int
+    replicates: int
+
+    def fitted(
+        self, found: "Cases", other: "Cases | None", share: float | None, before: str | None, keep: bool
+    ) -> _Result:
+        """Fit, and judge by observations of the forecasts to correct, or else by the later cases of the file."""
+        usable = found.usable_to_fit()
+        if other is not None and other.observed:
+            whole = self._fit(usable)
+            corrected = self._corrected(whole, other)
+            return _Result(whole, corrected, self._compared(other, corrected), "Judged on --apply:", usable.notes)
+        earlier, later = usable.split(share, before)
+        trial = self._fit(earlier)
+        corrected = self._corrected(trial, later)
+        comparison = self._compared(later, corrected)
+        first = f"Fitted on the first {counted(earlier.n_cases, 'case')} ({earlier.span})"
+        judged = f"{first}, judged on the rest ({later.span}):"
+        final = self._fit(usable) if other is not None or keep else trial
+        if other is not None:
+            corrected = self._corrected(final, other)
+        return _Result(final, corrected, comparison, judged, usable.notes)
+
+    def loaded(self, path: Path, found: "Cases") -> _Result:
+        from prerank.recalibration import Recalibrator
+
+        recalibrator = Recalibrator.load(path)
+        corrected = self._corrected(recalibrator, found)
+        comparison = self._compared(found, corrected) if found.observed else None
+        return _Result(recalibrator, corrected, comparison, "Judged on FORECASTS:", [])
+
+    def _fit(self, cases: "Cases") -> "Recalibrator":
+        from prerank.recalibration import Recalibrator
+
+        recalibrator = Recalibrator(self.preranks, seed=self.seed)
+        return recalibrator.fit(cases.ensemble(), cases.y.to_numpy(), blocks=cases.blocks)
+
+    def _corrected(self, recalibrator: "Recalibrator", cases: "Cases") -> Any:
+        from prerank.forecast import Ensemble, equally_weighted_draws
+
+        law = recalibrator.transform(cases.ensemble())
+        n_draws = self.draws or cases.members.shape[1]
+        drawn = law if isinstance(law, Ensemble) else equally_weighted_draws(law, n_draws, self.seed, "corrected")
+        return cases.with_members(drawn.members.cpu().numpy())
+
+    def _compared(self, cases: "Cases", corrected: Any) -> "Comparison":
+        from prerank.cli.comparison import compare
+        from prerank.forecast import Ensemble
+
+        known = cases.y.notna().all(axis=1).to_numpy()
+        judged = cases.rows(known)
+        return compare(
+            judged.y,
+            judged.members,
+            judged.ensemble(),
+            Ensemble(corrected.members[known]),
+            preranks=self.preranks,
+            blocks=judged.blocks,
+            seed=self.seed,
+            n_replicates=self.replicates,
+        )
