@@ -4,10 +4,10 @@
     PYTHONPATH=src python benchmarks/larger_than_memory.py --cases 400000 --compare --out results/large
 
 Members (cases, 50, 10) in single precision are synthesised in chunks, eight gigabytes for four million cases: targets with
-correlation 0.5, and a forecast that is right (or, with --spread 0.9, too narrow). Each measurement runs in a process of its own, and
-memory is the peak of that process, with Python, torch and the observations. --compare takes the store into memory too and
-compares all numbers, and does the same through a Dask cluster of two processes. --throughput ranks 20,000 of the cases with
-each pre-rank alone, and makes the marginal rank histogram of all targets with xskillscore.
+correlation 0.5, and a forecast that is right (or, with --spread 0.9, too narrow). Each measurement runs in a process of its
+own, and memory is the peak of that process, with Python, torch and the observations. --compare takes the store into memory
+too and compares all numbers, and does the same through a Dask cluster of two processes. --throughput CASES checks some of
+the cases with each pre-rank alone, and makes the marginal rank histogram of all targets with xskillscore.
 """
 
 import argparse

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from prerank.calibration import PreRank
 
 
+# known without loading torch; "contrast" is there for two targets, "scale" and "dependency" for more
+PRERANKS = ("marginal", "location", "scale", "dependency", "contrast", "PCA", "HDR", "copula")
+
+
+def completed(incomplete: str) -> list[str]:
+    """Names of pre-ranks that begin like this, for a shell."""
+    return [name for name in PRERANKS if name.lower().startswith(incomplete.lower())]
+
+
 def check(
     forecasts: Annotated[
         Path,
@@ -54,7 +63,8 @@ def check(
         str | None, typer.Option(help="Column of groups that are checked one by one, such as a place.")
     ] = None,
     prerank: Annotated[
-        list[str] | None, typer.Option(help="Pre-rank to look at; repeatable.", show_default="the paper's")
+        list[str] | None,
+        typer.Option(help="Pre-rank to look at; repeatable.", show_default="the paper's", autocompletion=completed),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     replicates: Annotated[int, typer.Option(min=19, help="Replicates of the tests.")] = 999,
