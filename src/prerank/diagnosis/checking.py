@@ -76,8 +76,8 @@ def check(
 
     `y` (N, D) are observations, `forecast` members (N, M, D), an `Ensemble`, a `GaussianMixture` or a torch
     distribution; NumPy, torch, pandas or xarray. `axes` says what the axes of an array in another order are, such as
-    ("member", "case", "target"). xarray dimensions called case, member and target are recognised in any order; others
-    take a mapping {"time": "case", "number": "member", "station": "target"}, or a tuple of their names in the order
+    ("member", "case", "target"). xarray dimensions called case, member and target, or as usual (time, realization, station,
+    lat, lon), are recognised in any order; others take a mapping {"time": "case", "number": "member", "station": "target"}, or a tuple of their names in the order
     (case, member, target). Dimensions of the same name in y and forecast mean the same. `preranks` are those of the paper
     unless said otherwise.
 
