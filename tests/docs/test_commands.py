@@ -86,6 +86,8 @@ OTHERWISE = {
         "prerank recalibrate new.csv --load learnt.safetensors --out corrected.csv", "", "corrected.csv"
     ),
     "prerank demo": How("prerank demo --rows 200 --fresh 200", "3,000 rows", "prerank-demo/demonstration.png"),
+    "prerank --install-completion": How(None, "writes into the shell's own files"),
+    "prerank --show-completion": How(None, "asks which shell it was called from; see test_help_and_completion.py"),
     "prerank COMMAND --help": How("prerank simulate --help", "a place holder"),
     "prerank simulate": How("prerank simulate --help", "the name of a command"),
     "prerank simulate 1": How("prerank simulate 1", "run in small by test_simulate_command.py", works=False),

@@ -316,7 +316,7 @@ def _most_points(parts: Sequence[PreRankPIT]) -> int:
 def _unequal(found: list[tuple[Tensor, PreRankPIT]], n_cases: int) -> PreRankPIT:
     """One pre-rank's PITs of all cases, from sets of cases with more or fewer points."""
     parts = [part for _, part in found]
-    first = max(parts, key=lambda part: part.observed.lower.shape[-2])  # its notes speak for most cases
+    first = max(parts, key=lambda part: _most_points([part]))  # its notes speak for complete cases
     assert first.points is not None
     shape = (n_cases, _most_points(parts), len(first.names))
     lower = torch.zeros(shape, dtype=first.points.lower.dtype, device=first.points.lower.device)

@@ -5,7 +5,6 @@ is a sum over cases that can be taken in any parts. What is kept of a case is th
 per projection, which the bootstrap of the intervals needs.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -61,6 +60,7 @@ class Tally(NamedTuple):
 
     def joined(self, more: "Tally") -> "Tally":
         """Those of two sets of cases together."""
+        self._refuse_other_projections(more)
         return Tally(
             self.observations + more.observations,
             self.samples + more.samples,
@@ -69,6 +69,21 @@ class Tally(NamedTuple):
             self.squares + more.squares,
             None if self.tilts is None or more.tilts is None else self.tilts.joined(more.tilts),
             None if self.block_tilts is None or more.block_tilts is None else self.block_tilts.joined(more.block_tilts),
+        )
+
+    def _refuse_other_projections(self, more: "Tally") -> None:
+        if self.samples and more.samples:
+            for one, other in zip(self.samples[0][1].parts, more.samples[0][1].parts, strict=True):
+                refuse_other_projections(one, other)
+
+
+def refuse_other_projections(one: PreRankPIT, other: PreRankPIT) -> None:
+    """Refuse a pre-rank that finds other projections where there are fewer members."""
+    fewest, most = sorted((len(one.names), len(other.names)))
+    if fewest < most:
+        raise ValueError(
+            f"{one.prerank} finds {fewest} to {most} projections because cases have different numbers of members; ask for "
+            f"{one.prerank}(n_components={fewest})"
         )
 
 
@@ -200,14 +215,10 @@ class _Part:
         self.upper = self.lower if observed.are_values else torch.empty_like(self.lower)
         self.unit = None if isinstance(observed.unit, int) else observed.unit.new_ones(setting.n_cases)
         self.tied, self.ties = torch.zeros_like(first.tied), torch.zeros_like(first.ties)
-        self.notes: Counter[str] = Counter()
+        self.note, self.most = first.note, 0
 
     def add(self, places: Tensor, part: PreRankPIT) -> None:
-        if len(part.names) != len(self.first.names):
-            raise ValueError(
-                f"{part.prerank} finds {len(part.names)} projections in some cases and {len(self.first.names)} in others, "
-                "because they have different numbers of members; say how many, such as PCA(n_components=1)"
-            )
+        refuse_other_projections(self.first, part)
         self.lower[places] = part.observed.lower
         if self.upper is not self.lower:
             self.upper[places] = part.observed.upper
@@ -216,7 +227,9 @@ class _Part:
         share = len(places) / self.n_cases
         self.tied += part.tied * share
         self.ties += part.ties * share
-        self.notes[part.note] += len(places)
+        most = int(torch.as_tensor(part.observed.unit).max())
+        if most > self.most:  # what is said of complete cases
+            self.note, self.most = part.note, most
 
     def part(self, sample: PreRankPIT, unequal: bool) -> PreRankPIT:
         unit = self.unit if self.unit is not None else self.first.observed.unit
@@ -225,7 +238,7 @@ class _Part:
             observed=Intervals(self.lower, self.upper, unit),
             tied=self.tied,
             ties=self.ties,
-            note=self.notes.most_common(1)[0][0],
+            note=self.note,
             sample=None if unequal else sample.points,
         )
 

@@ -31,7 +31,12 @@ def of_check(result: Check, seed: int) -> dict[str, Any]:
 def _of_groups(result: GroupedCheck) -> dict[str, Any]:
     rows = _records(result.table)
     details = [{"notes": list(one.notes), "preranks": _records(one.table)} for one in result.checks.values()]
-    return {**_outcome(result), "groups": [{**row, **more} for row, more in zip(rows, details, strict=True)]}
+    notes = list(result.notes)
+    return {
+        **_outcome(result),
+        "notes": notes,
+        "groups": [{**row, **more} for row, more in zip(rows, details, strict=True)],
+    }
 
 
 def _outcome(result: Check | GroupedCheck) -> dict[str, Any]:
@@ -46,7 +51,14 @@ def _outcome(result: Check | GroupedCheck) -> dict[str, Any]:
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table, with keys such as adjusted_p_value."""
     rows = table.reset_index().to_dict("records")
-    return [{_key(str(name)): None if item != item else item for name, item in row.items()} for row in rows]
+    return [{_key(str(name)): _plain(item) for name, item in row.items()} for row in rows]
+
+
+def _plain(item: Any) -> Any:
+    """Numbers and text as they are, what is no number as null, and labels of other kinds, such as dates, as text."""
+    if isinstance(item, str | int | float):
+        return None if item != item else item
+    return str(item).removesuffix(" 00:00:00")
 
 
 def _key(name: str) -> str:

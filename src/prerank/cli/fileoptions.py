@@ -9,6 +9,15 @@ if TYPE_CHECKING:
     from prerank.calibration import PreRank
     from prerank.data import Naming
 
+# known without loading torch; "contrast" is there for two targets, "scale" and "dependency" for more
+PRERANKS = ("marginal", "location", "scale", "dependency", "contrast", "PCA", "HDR", "copula")
+
+
+def completed(incomplete: str) -> list[str]:
+    """Names of pre-ranks that begin like this, for a shell."""
+    return [name for name in PRERANKS if name.lower().startswith(incomplete.lower())]
+
+
 Forecasts = Annotated[
     Path,
     typer.Argument(metavar="FORECASTS", help="NPZ, NetCDF, Zarr, or a table in long form: CSV, TSV, Parquet, Feather."),
@@ -35,7 +44,13 @@ Observation = Annotated[
 Axes = Annotated[str | None, typer.Option(help="NPZ: order of the members' axes.", show_default="case,member,target")]
 Block = Annotated[str | None, typer.Option(help="Column that says which cases depend on each other, such as a date.")]
 Preranks = Annotated[
-    list[str] | None, typer.Option("--prerank", help="Pre-rank to look at; repeatable.", show_default="the paper's")
+    list[str] | None,
+    typer.Option(
+        "--prerank",
+        help="Pre-rank to look at; repeatable.",
+        show_default="the paper's",
+        autocompletion=completed,
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Replicates = Annotated[int, typer.Option(min=19, help="Replicates of the tests.")]

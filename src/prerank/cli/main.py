@@ -22,7 +22,6 @@ app = typer.Typer(
     cls=Commands,
     help="Is a joint forecast calibrated, and if not, how?",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,
 )

@@ -25,7 +25,8 @@ class Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse an empty value before it becomes a default, all of something, or the current folder."""
         with one_line():
-            refuse_empty(args)
+            if not ctx.resilient_parsing:  # a shell asks how an unfinished line could go on
+                refuse_empty(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

@@ -86,10 +86,10 @@ def check(
 
     `y` (N, D) are observations, `forecast` members (N, M, D), an `Ensemble`, a `GaussianMixture` or a torch
     distribution; NumPy, torch, pandas or xarray. `axes` says what the axes of an array in another order are, such as
-    ("member", "case", "target"). xarray dimensions called case, member and target are recognised in any order; others
-    take a mapping {"time": "case", "number": "member", "station": "target"}, or a tuple of their names in the order
-    (case, member, target). Dimensions of the same name in y and forecast mean the same. `preranks` are those of the paper
-    unless said otherwise.
+    ("member", "case", "target"). xarray dimensions called case, member and target, or as usual (time, realization, station,
+    lat, lon), are recognised in any order, several of cases or targets together; others take a mapping {"day": "case",
+    "run": "member", "place": "target"}, or a tuple of their names in the order (case, member, target). Dimensions of the
+    same name in y and forecast mean the same. `preranks` are those of the paper unless said otherwise.
 
     Labels: where both sides label their cases (an xarray coordinate, a pandas index other than the default `RangeIndex`,
     which means position), the forecast, and all that comes one per case, is put into the order of y; so are targets
@@ -160,7 +160,7 @@ def _one(source: "Source", asked: Asked, rows: Tensor | None, labels: Tensor | N
     notes = list(source.notes()) if rows is None else []
     if not pit.exact:
         notes.append(f"PITs: {pit.method}")
-    if pit.own_weight is not None:
+    if source.own is not None:
         notes.append(f"PITs: {hidden_error(pit) or f'the observation has a weight of {pit.own_weight:.2g} on average'}")
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
     notes.append(_monte_carlo(asked.n_replicates))

@@ -36,7 +36,9 @@ class Asked:
 
 
 class Source(Protocol):
-    """A forecast with its observations, ready to be tested."""
+    """A forecast with its observations, ready to be tested; `own` are the observations' own weights (N,), if any."""
+
+    own: Tensor | None
 
     @property
     def prepared(self) -> Prepared: ...
@@ -130,6 +132,8 @@ class MemorySource:
 
 class LazySource:
     """Members that are read in chunks of cases: once to see what they are, once for each group of cases to rank them."""
+
+    own: Tensor | None = None
 
     def __init__(self, y: Any, forecast: Any, axes: Axes | None, asked: Asked, blocks: Any, case_ids: Any) -> None:
         self.asked = asked
