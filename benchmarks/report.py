@@ -1,7 +1,7 @@
 """What a report costs, and whether the bands of its histograms hold: `python benchmarks/report.py`, some minutes.
 
-Writes results/report/cost.csv (processor seconds and megabytes) and results/report/bands.csv (calibrated forecasts with a bin
-outside the band).
+Writes results/report/cost.csv (processor seconds and megabytes) and results/report/bands.csv (how many calibrated forecasts
+have a bin outside the band).
 """
 
 import csv

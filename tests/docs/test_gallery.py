@@ -1,4 +1,4 @@
-"""The gallery: a picture for every example, made by a script that runs the page; the examples run with those of other pages."""
+"""The gallery: a picture for every example, made by a script that runs the page."""
 
 import importlib.util
 import re
