@@ -5,6 +5,7 @@ import hashlib
 import html
 import json
 import re
+import tomllib
 from fnmatch import fnmatch
 from html.parser import HTMLParser
 from pathlib import Path
@@ -229,10 +230,15 @@ def test_every_outcome_has_its_advice(result, said):
 
 
 def test_the_template_is_part_of_the_package():
-    import tomllib
-
-    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["prerank"]
-    folder = Path(prerank.__file__).parent
-    parts = [path.relative_to(folder) for path in (folder / "reporting" / "report").iterdir()]
+    said = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    source = Path(prerank.__file__).parents[1]
+    patterns = [f"{package.replace('.', '/')}/{pattern}" for package, found in said.items() for pattern in found]
+    parts = [path.relative_to(source) for path in (source / "prerank" / "reporting" / "report").iterdir()]
     assert {part.name for part in parts} == {"page.html", "page.css", "page.js"}
     assert all(any(fnmatch(str(part), pattern) for pattern in patterns) for part in parts)
+
+
+def test_groups_whose_labels_look_alike_keep_their_own_pictures():
+    right, wrong = check_pits(EVEN), check_pits(EVEN**3)
+    data = Page(grouped({1: right, "1": wrong}).to_html()).data()
+    assert [group["panels"][0]["f"] for group in data["groups"]] == [1, 0]
