@@ -260,12 +260,15 @@ def _drawn(groups: Sequence[Pictured]) -> dict[str, Any]:
     """The numbers that the script draws, as whole numbers: densities in hundredths, curves in ten-thousandths."""
     projections = [one for group in groups for panel in group.panels for one in panel.projections]
     places = _levels_kept(len(projections))
+    most = _PER_PRERANK
+    if len(projections) > _PICTURED:
+        most = max(1, min(most, _PICTURED // sum(len(group.panels) for group in groups)))
     strings = _Strings()
     found = [
         {
             "n": strings(group.group or "(empty)"),
             "size": counted(group.n_cases, "case"),
-            "panels": [_panel(panel, places, strings) for panel in group.panels],
+            "panels": [_panel(panel, places, strings, most) for panel in group.panels],
         }
         for group in groups
     ]
@@ -285,9 +288,9 @@ def _levels_kept(n_projections: int) -> np.ndarray:
     return np.round(np.linspace(0, 99, count)).astype(int)
 
 
-def _panel(panel: PreRankPanel, places: np.ndarray, strings: _Strings) -> dict[str, Any]:
+def _panel(panel: PreRankPanel, places: np.ndarray, strings: _Strings, most: int) -> dict[str, Any]:
     sizes = [ratio(one.error, one.expected) for one in panel.projections]
-    kept = sorted(np.argsort(sizes, kind="stable")[::-1][:_PER_PRERANK].tolist())
+    kept = sorted(np.argsort(sizes, kind="stable")[::-1][:most].tolist())
     common = panel.projections[kept[0]].half_width
     alike = all(np.array_equal(panel.projections[k].half_width, common) for k in kept)
     return {
