@@ -134,8 +134,9 @@ def _save(figure: Figure, name: str) -> None:
 
 
 def _compress(source: Path, file: Path) -> None:
-    # 64 colours are plenty for bars and lines, and a third of the bytes
-    Image.open(source).convert("RGB").quantize(64, method=Image.Quantize.MEDIANCUT).save(file, optimize=True)
+    # a palette is plenty for bars and lines, and a third of the bytes; rare colours must not be merged with others
+    image = Image.open(source).convert("RGB")
+    image.quantize(200, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(file, optimize=True)
     print(f"{file.name}: {file.stat().st_size // 1024} KB")
 
 

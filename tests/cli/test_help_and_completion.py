@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
     points = np.random.default_rng(0).normal(size=(N_CASES, N_MEMBERS + 1, 3))
     y, members = points[:, 0], points[:, 1:]
-    np.savez(folder / "forecasts.npz", members=members, observations=y)
+    np.savez(folder / "forecasts.npz", members=members, observations=y, place=np.arange(N_CASES) % 2)
     grid = pd.MultiIndex.from_product(
         [range(N_CASES), range(N_MEMBERS), list("abc")], names=["case", "member", "target"]
     )

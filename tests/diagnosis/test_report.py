@@ -5,6 +5,7 @@ import hashlib
 import html
 import json
 import re
+import tomllib
 from fnmatch import fnmatch
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +18,7 @@ import torch
 import prerank
 from prerank import Custom, Dependency, Location, Marginal, check, check_pits
 from prerank.calibration import read
-from prerank.diagnosis import grouped, in_python
+from prerank.diagnosis import grouped, in_python, report
 from prerank.diagnosis.meaning import FOR_PRERANK, SHAPES, words_of
 from prerank.diagnosis.report import MOST_BYTES, MOST_GROUPS
 
@@ -156,6 +157,7 @@ def test_the_lines_to_repeat_it_give_the_same_result():
 def test_what_has_no_short_form_is_called_by_its_name():
     assert in_python(np.zeros(3), "weights") == "weights"
     assert in_python(Custom(lambda y: y[..., 0], name="first"), "prerank") == "Custom(function=function, name='first')"
+    assert in_python(np.int64(3), "seed") == "3"
     assert in_python({"time": "case"}, "axes") == "{'time': 'case'}"
 
 
@@ -207,6 +209,17 @@ def test_pictures_leave_out_groups_before_the_page_gets_too_large():
     assert "150 of 400 groups have pictures here" in page
 
 
+def test_very_many_projections_leave_those_with_the_largest_errors(monkeypatch):
+    rng = np.random.default_rng(0)
+    y, members = rng.normal(size=(40, 12)), rng.normal(size=(40, 5, 12))
+    y[:, 7] += 5
+    result = check(y, members, [Marginal(), Custom(lambda y: -y, name="turned")], n_replicates=19)
+    monkeypatch.setattr(report, "_PICTURED", 20)
+    (group,) = Page(result.to_html()).data()["groups"]
+    assert [(len(panel["q"]), panel["k"]) for panel in group["panels"]] == [(10, 12), (10, 12)]
+    assert all(panel["q"][panel["s"]]["e"] == max(one["e"] for one in panel["q"]) for panel in group["panels"])
+
+
 @pytest.mark.parametrize(
     ("result", "said"),
     [
@@ -229,11 +242,15 @@ def test_every_outcome_has_its_advice(result, said):
 
 
 def test_the_template_is_part_of_the_package():
-    import tomllib
-
-    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    patterns = patterns["prerank.reporting"]
-    folder = Path(prerank.__file__).parent / "reporting"
-    parts = [path.relative_to(folder) for path in (folder / "report").iterdir()]
+    said = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    source = Path(prerank.__file__).parents[1]
+    patterns = [f"{package.replace('.', '/')}/{pattern}" for package, found in said.items() for pattern in found]
+    parts = [path.relative_to(source) for path in (source / "prerank" / "reporting" / "report").iterdir()]
     assert {part.name for part in parts} == {"page.html", "page.css", "page.js"}
     assert all(any(fnmatch(str(part), pattern) for pattern in patterns) for part in parts)
+
+
+def test_groups_whose_labels_look_alike_keep_their_own_pictures():
+    right, wrong = check_pits(EVEN), check_pits(EVEN**3)
+    data = Page(grouped({1: right, "1": wrong}).to_html()).data()
+    assert [group["panels"][0]["f"] for group in data["groups"]] == [1, 0]

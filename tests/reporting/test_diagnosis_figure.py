@@ -11,7 +11,7 @@ from prerank import Location, Marginal, check, check_pits
 from prerank.diagnosis import grouped
 from prerank.reporting import ORANGE
 from prerank.reporting.diagnosis import ROWS
-from prerank.reporting.panels import HIGHEST, departures
+from prerank.reporting.panels import HIGHEST
 
 EVEN = (np.arange(200) + 0.5) / 200
 SHIFTED = np.column_stack([EVEN**1.5, 1 - EVEN**1.5, EVEN])  # two opposite errors, whose mean histogram is nearly flat
@@ -114,25 +114,11 @@ def test_one_case_and_all_ties_have_a_figure(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def outside(result) -> bool:
-    return any(
-        bool((np.abs(departures(one.heights, panel.band)) > 1 + 1e-9).any())
-        for panel in result.panels()
-        for one in panel.projections
-    )
-
-
 @pytest.mark.parametrize("in_blocks", [False, True])
-def test_all_bins_of_a_calibrated_forecast_stay_inside_their_band(in_blocks):
+def test_all_bins_of_a_calibrated_forecast_stay_inside_their_band(in_blocks, benchmark_script):
     """In 95 % of data sets or more, so that more than the binomial bound at one in a million is a fault."""
-    rng, count = np.random.default_rng(7), 25
-    blocks = np.repeat(np.arange(20), 3) if in_blocks else None
-    found = 0
-    for seed in range(count):
-        points = rng.normal(size=(60, 10, 2))
-        if in_blocks:  # a run has an error of its own in all cases of a block, as members do that run through days
-            points = 0.2 * points + np.repeat(rng.normal(size=(20, 10, 2)), 3, axis=0)
-        found += outside(check(points[:, 0], points[:, 1:], Marginal(), blocks=blocks, n_replicates=99, seed=seed))
+    count = 20
+    found = benchmark_script("report").outside(in_blocks, count, n_replicates=99)
     assert found <= stats.binom(count, 0.05).isf(1e-6)
 
 

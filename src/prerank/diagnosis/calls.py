@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
+import numpy as np
+
 _SHORT = (str, int, float, bool, type(None))
 
 
@@ -33,6 +35,8 @@ def in_python(value: Any, name: str) -> str:
     >>> in_python([Location(), Dependency(lag=2)], "preranks")
     '[Location(), Dependency(lag=2)]'
     """
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, _SHORT):
         return repr(value)
     if isinstance(value, Mapping) and all(isinstance(item, str) for pair in value.items() for item in pair):

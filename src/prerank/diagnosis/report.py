@@ -1,7 +1,7 @@
 """The HTML report of a check, or of the checks of several groups: what the page says, and the numbers that it draws."""
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -39,6 +39,14 @@ class Described(NamedTuple):
     date: str
 
 
+class Pictured(NamedTuple):
+    """A check with its pictures, under the name of its group."""
+
+    group: str
+    n_cases: int
+    panels: Sequence[PreRankPanel]
+
+
 def report_of_one(result: Check, described: Described) -> str:
     """The page of a single check."""
     panels = result.panels()
@@ -60,7 +68,7 @@ def report_of_one(result: Check, described: Described) -> str:
         "words": _words(panels),
         "notes": [clipped(note, 500) for note in result.notes],
     }
-    return report_page(context, _drawn({"": (result, panels)}))
+    return report_page(context, _drawn([Pictured("", result.n_cases, panels)]))
 
 
 def report_of_groups(
@@ -70,15 +78,16 @@ def report_of_groups(
     calibrated: bool | None,
     verdict: str,
     described: Described,
+    notes: Sequence[str] = (),
 ) -> str:
-    """The page of the checks of several groups, each with a short reading."""
+    """The page of the checks of several groups, each with a short reading; `notes` are about all of them."""
     shown = heat.order[:MOST_GROUPS].tolist()
     sizes = np.cumsum([len(results[k].projections) for k in shown])
     room = _PICTURED
-    drawn = [(heat.groups[k], (results[k], results[k].panels())) for k in shown[: int((sizes <= room).sum())]]
+    first = shown[: int((sizes <= room).sum())]
+    drawn = [Pictured(heat.groups[k], results[k].n_cases, results[k].panels()) for k in first]
     while True:
         pictured = int((sizes <= room).sum())
-        panels = dict(drawn[:pictured])
         context = {
             **_common(described, calibrated, verdict, ": ", results, int((heat.adjusted <= LEVEL).sum())),
             "facts": [
@@ -95,10 +104,10 @@ def report_of_groups(
             "groups_note": _of_all(len(shown), len(results), "groups are listed", "the table of the result has all"),
             "pictures_note": _of_all(pictured, len(results), "groups have pictures here", "check others by themselves"),
             "preranks": [clipped(name) for name in heat.preranks],
-            "words": _words([panel for _, found in panels.values() for panel in found]),
-            "notes": _notes_of_groups(results),
+            "words": _words([panel for one in drawn[:pictured] for panel in one.panels]),
+            "notes": [*(clipped(note, 500) for note in notes), *_notes_of_groups(results)],
         }
-        page = report_page(context, _drawn(panels))
+        page = report_page(context, _drawn(drawn[:pictured]))
         if len(page.encode()) <= MOST_BYTES or pictured == 0:
             return page
         room //= 2
@@ -247,20 +256,23 @@ class _Strings:
         return list(self._numbers)
 
 
-def _drawn(groups: Mapping[str, tuple[Check, Sequence[PreRankPanel]]]) -> dict[str, Any]:
+def _drawn(groups: Sequence[Pictured]) -> dict[str, Any]:
     """The numbers that the script draws, as whole numbers: densities in hundredths, curves in ten-thousandths."""
-    projections = [one for _, panels in groups.values() for panel in panels for one in panel.projections]
+    projections = [one for group in groups for panel in group.panels for one in panel.projections]
     places = _levels_kept(len(projections))
+    most = _PER_PRERANK
+    if len(projections) > _PICTURED:
+        most = max(1, min(most, _PICTURED // sum(len(group.panels) for group in groups)))
     strings = _Strings()
     found = [
         {
-            "n": strings(name or "(empty)"),
-            "size": counted(result.n_cases, "case"),
-            "panels": [_panel(panel, places, strings) for panel in panels],
+            "n": strings(group.group or "(empty)"),
+            "size": counted(group.n_cases, "case"),
+            "panels": [_panel(panel, places, strings, most) for panel in group.panels],
         }
-        for name, (result, panels) in groups.items()
+        for group in groups
     ]
-    levels = next(iter(groups.values()))[1][0].levels[places] if groups else np.zeros(0)
+    levels = groups[0].panels[0].levels[places] if groups else np.zeros(0)
     return {
         "levels": _whole(levels, 1000),
         "top": round(highest_density(projections), 3),
@@ -276,9 +288,9 @@ def _levels_kept(n_projections: int) -> np.ndarray:
     return np.round(np.linspace(0, 99, count)).astype(int)
 
 
-def _panel(panel: PreRankPanel, places: np.ndarray, strings: _Strings) -> dict[str, Any]:
+def _panel(panel: PreRankPanel, places: np.ndarray, strings: _Strings, most: int) -> dict[str, Any]:
     sizes = [ratio(one.error, one.expected) for one in panel.projections]
-    kept = sorted(np.argsort(sizes, kind="stable")[::-1][:_PER_PRERANK].tolist())
+    kept = sorted(np.argsort(sizes, kind="stable")[::-1][:most].tolist())
     common = panel.projections[kept[0]].half_width
     alike = all(np.array_equal(panel.projections[k].half_width, common) for k in kept)
     return {
