@@ -4,6 +4,7 @@ Also what others have published to the same end, in the same interface, and join
 """
 
 from prerank.recalibration.affine import Affine
+from prerank.recalibration.axes import PrincipalAxes
 from prerank.recalibration.coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
 from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.moved import Moved
@@ -27,6 +28,7 @@ __all__ = [
     "Moved",
     "PITDensities",
     "PredictionRegion",
+    "PrincipalAxes",
     "RecalibratedMargins",
     "Recalibrator",
     "SchaakeShuffle",

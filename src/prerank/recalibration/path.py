@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.recalibration.folds import Folds, mean_and_error, most_cautious
+from prerank.recalibration.folds import Folds, best_if_any, mean_and_error, most_cautious
 from prerank.recalibration.likelihood import Points
 
 _PASSES = 40
@@ -30,7 +30,15 @@ class Path(NamedTuple):
     choice: int | None
 
 
-def ridge_path(pits: Tensor, weights: Tensor, folds: Folds, ridges: tuple[float, ...], degree: int) -> Path:
+def ridge_path(
+    pits: Tensor,
+    weights: Tensor,
+    folds: Folds,
+    ridges: tuple[float, ...],
+    degree: int,
+    groups: tuple[int, ...] | None = None,
+    cautious: bool = True,
+) -> Path:
     """Fit along ridges until weaker ones are worse by cross-validation, or the likelihood is saturated.
 
     PITs are (N, M + 1, K), the observation first.
@@ -43,9 +51,14 @@ def ridge_path(pits: Tensor, weights: Tensor, folds: Folds, ridges: tuple[float,
     theta = torch.zeros(len(used), degree, pits.shape[-1], dtype=torch.float64, device=pits.device)
     nothing = torch.log(torch.tensor(float(pits.shape[1]), dtype=torch.float64, device=pits.device))
     back, candidates = order.argsort(), []
+    shape = torch.arange(1, degree + 1, dtype=torch.float64, device=pits.device).square()[:, None]
+    shape = shape.expand(degree, pits.shape[-1])
+    if groups is not None:
+        shape = shape * evidence_ridges(points, used[:1], within, shape, groups)
+        ridges = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
     best = torch.zeros(len(order), dtype=torch.float64, device=pits.device)  # no change
     for ridge in sorted(ridges, reverse=True):
-        theta, value = solve(points, used, within, ridge, theta)
+        theta, value = solve(points, used, within, ridge * shape, theta)
         gain = (value[1:].gather(0, fold[None])[0] + nothing)[back]
         candidates.append(Candidate(ridge, theta[0], theta[1:], gain))
         if float((weights[back] * gain).sum()) > _SATURATED * float(nothing * weights.sum()):
@@ -55,10 +68,31 @@ def ridge_path(pits: Tensor, weights: Tensor, folds: Folds, ridges: tuple[float,
             break
         if loss < 0:
             best = gain
-    return Path(candidates, most_cautious([item.gain for item in candidates], weights[back], folds.block))
+    rule = most_cautious if cautious else best_if_any
+    return Path(candidates, rule([item.gain for item in candidates], weights[back], folds.block))
 
 
-def solve(points: Points, used: Tensor, within: list[slice], ridge: float, start: Tensor) -> tuple[Tensor, Tensor]:
+def evidence_ridges(
+    points: Points, used: Tensor, within: list[slice], shape: Tensor, groups: tuple[int, ...]
+) -> Tensor:
+    """Ridges (K,), one for each group of projections, that make the observations most probable (MacKay 1992)."""
+    n, degree, count = float(used.sum()), shape.shape[0], shape.shape[1]
+    member = torch.repeat_interleave(torch.arange(len(groups)), torch.tensor(groups)).to(shape.device)
+    ridges = torch.full((len(groups),), 0.01, dtype=torch.float64, device=shape.device)
+    theta = torch.zeros(1, degree, count, dtype=torch.float64, device=shape.device)
+    for _ in range(10):
+        penalty = shape * ridges[member]
+        theta, _ = solve(points, used, within, penalty, theta)
+        information = points.information(theta[0], used[0], within).sum(0) / n
+        inverse = torch.linalg.inv(information + torch.diag(penalty.flatten() + 1e-9))
+        taken = (penalty * inverse.diagonal().reshape(degree, count)).sum(0)
+        free = torch.zeros_like(ridges).index_add_(0, member, degree - taken).clamp_min(1e-3)
+        size = torch.zeros_like(ridges).index_add_(0, member, (shape * theta[0].square()).sum(0))
+        ridges = (free / (n * size).clamp_min(1e-12)).clamp(1e-5, 10.0)
+    return ridges[member]
+
+
+def solve(points: Points, used: Tensor, within: list[slice], penalty: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
     """Newton's method for A weightings (A, N) of the cases: coefficients (A, J, K) and log likelihoods (A, N).
 
     Row 0 of `used` is everything and row f + 1 leaves slice f of `within` out, or there is row 0 alone. Row 0's Hessian,
@@ -66,9 +100,6 @@ def solve(points: Points, used: Tensor, within: list[slice], ridge: float, start
     is halved.
     """
     totals = used.sum(-1)[:, None, None]
-    degree = start.shape[1]
-    penalty = ridge * torch.arange(1, degree + 1, dtype=start.dtype, device=start.device).square()[:, None]
-    penalty = penalty.expand(start.shape[1:])
 
     def look(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         value = points.evaluate(theta, used)

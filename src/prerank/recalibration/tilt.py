@@ -40,6 +40,8 @@ class Tilt:
     pool: int = 2000
     ridges: tuple[float, ...] = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
     least_effective_share: float = 0.02
+    cautious: bool = True
+    by_prerank: bool = False
 
     def __post_init__(self) -> None:
         for name in ("degree", "n_draws", "n_reference", "pool"):
@@ -51,7 +53,8 @@ class Tilt:
         law = _distribution(forecast)
         old = OldPITs(tuple(held_out.preranks), self.n_reference, held_out.seed)
         pits = self.points(law, held_out, old)
-        path = ridge_path(pits, held_out.weights, held_out.folds, self.ridges, self.degree)
+        groups = tuple(len(parts) for parts in old.names(law).values()) if self.by_prerank else None
+        path = ridge_path(pits, held_out.weights, held_out.folds, self.ridges, self.degree, groups, self.cautious)
         return self._judged(law, held_out, old, pits, path)
 
     def points(self, law: Distribution, held_out: HeldOut, old: OldPITs) -> Tensor:
