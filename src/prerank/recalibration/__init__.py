@@ -4,7 +4,6 @@ Also what others have published to the same end, in the same interface, and join
 """
 
 from prerank.recalibration.affine import Affine
-from prerank.recalibration.axes import PrincipalAxes
 from prerank.recalibration.coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
 from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.moved import Moved
@@ -28,7 +27,6 @@ __all__ = [
     "Moved",
     "PITDensities",
     "PredictionRegion",
-    "PrincipalAxes",
     "RecalibratedMargins",
     "Recalibrator",
     "SchaakeShuffle",

@@ -1,9 +1,7 @@
 """The affine step: bias and spread of every target, as far as the held-out cases give evidence."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -69,51 +67,31 @@ class Affine:
     """
 
     ridges: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001)
-    by_crps: bool = False
 
     def fit(self, forecast: Forecast, held_out: HeldOut) -> "FittedAffine":
         if isinstance(forecast, Ensemble):
             require_spread(forecast, "Affine()")
-        law = marginals(as_mixture(forecast), held_out.seed)
-        found = stretched(law, held_out.y.double(), held_out, self.ridges, self.by_crps)
-        return FittedAffine(*found, held_out.seed)
-
-
-class Stretch(NamedTuple):
-    """Shift and scale of each coordinate (D,), the ridge (None: no change), and the gain per held-out case in nats."""
-
-    shift: Tensor
-    scale: Tensor
-    ridge: float | None
-    gain: float
-    gain_error: float
-
-
-def stretched(
-    law: Marginals, y: Tensor, held_out: HeldOut, ridges: tuple[float, ...], by_crps: bool = False
-) -> Stretch:
-    """Shift and scale of each coordinate of y (N, D) by likelihood, the ridge chosen by cross-validation."""
-    unit = law.scale.square().mean((0, 1)).sqrt()
-    # row 0 is everything, row f + 1 everything but fold f
-    fold = held_out.folds.fold
-    used = torch.stack([fold == fold, *(fold != f for f in range(held_out.folds.n_folds))]).double()
-    used = used * held_out.weights.double()
-    found = torch.zeros(len(used), 2, y.shape[-1], dtype=torch.float64, device=y.device)
-    criterion = _CRPS(law, y, unit) if by_crps else partial(_log_likelihood, law, y, unit)
-    gains: list[Tensor] = []
-    candidates = []
-    before = criterion(torch.zeros_like(found[:1]))[0]
-    for ridge in sorted(ridges, reverse=True):
-        found = _fit(criterion, used, ridge, found)
-        with torch.no_grad():
-            after = criterion(found[1:])
-        gains.append(after.gather(0, fold[None])[0] - before)
-        candidates.append((ridge, found[0]))
-    choice = best_if_any(gains, held_out.weights, held_out.folds.block)
-    if choice is None:
-        return Stretch(torch.zeros_like(unit), torch.ones_like(unit), None, 0.0, 0.0)
-    ridge, (shift, log_scale) = candidates[choice]
-    return Stretch(shift * unit, log_scale.exp(), ridge, *held_out.gain(gains[choice]))
+        law, y = marginals(as_mixture(forecast), held_out.seed), held_out.y.double()
+        unit = law.scale.square().mean((0, 1)).sqrt()
+        # row 0 is everything, row f + 1 everything but fold f
+        fold = held_out.folds.fold
+        used = torch.stack([fold == fold, *(fold != f for f in range(held_out.folds.n_folds))]).double()
+        used = used * held_out.weights.double()
+        found = torch.zeros(len(used), 2, y.shape[-1], dtype=torch.float64, device=y.device)
+        before, gains, candidates = law.log_density(y).sum(-1), [], []
+        for ridge in sorted(self.ridges, reverse=True):
+            found = _fit(law, y, unit, used, ridge, found)
+            with torch.no_grad():
+                after = _log_likelihood(law, y, unit, found[1:])
+            gains.append(after.gather(0, fold[None])[0] - before)
+            candidates.append((ridge, found[0]))
+        choice = best_if_any(gains, held_out.weights, held_out.folds.block)
+        if choice is None:
+            zero = torch.zeros_like(unit)
+            return FittedAffine(zero, torch.ones_like(unit), None, 0.0, 0.0, held_out.seed)
+        gain, error = held_out.gain(gains[choice])
+        ridge, (shift, log_scale) = candidates[choice]
+        return FittedAffine(shift * unit, log_scale.exp(), ridge, gain, error, held_out.seed)
 
 
 def _log_likelihood(law: Marginals, y: Tensor, unit: Tensor, parameters: Tensor) -> Tensor:
@@ -123,40 +101,12 @@ def _log_likelihood(law: Marginals, y: Tensor, unit: Tensor, parameters: Tensor)
     return (law.log_density(back) - log_scale).sum(-1)
 
 
-class _CRPS:
-    """Minus the CRPS (A, N) in units of each coordinate's spread, summed over coordinates, for A sets of parameters."""
-
-    def __init__(self, law: Marginals, y: Tensor, unit: Tensor) -> None:
-        self.law, self.y, self.unit = law, y, unit
-        weights = law.log_weights.exp()
-        among = torch.zeros_like(y)
-        for c in range(law.loc.shape[1]):
-            apart = law.loc[:, c, None] - law.loc
-            spread = (law.scale[:, c, None].square() + law.scale.square()).sqrt()
-            among += weights[:, c, None] * (weights[..., None] * _mean_distance(apart, spread)).sum(1)
-        self.among = among
-
-    def __call__(self, parameters: Tensor) -> Tensor:
-        law = self.law
-        shift, log_scale = (parameters[:, None, part] for part in (0, 1))
-        back = (self.y - law.centre - shift * self.unit) * (-log_scale).exp() + law.centre
-        distance = _mean_distance(back[..., None, :] - law.loc, law.scale)
-        own = (law.log_weights.exp()[..., None] * distance).sum(-2) - 0.5 * self.among
-        return -(log_scale.exp() * own / self.unit).sum(-1)
-
-
-def _mean_distance(from_: Tensor, spread: Tensor) -> Tensor:
-    """The mean of |X| for X normal about `from_`."""
-    z = from_ / spread
-    return from_ * (2 * torch.special.ndtr(z) - 1) + spread * math.sqrt(2 / math.pi) * (-0.5 * z.square()).exp()
-
-
-def _fit(criterion: Callable[[Tensor], Tensor], used: Tensor, ridge: float, start: Tensor) -> Tensor:
-    """The parameters (A, 2, D) of the largest penalised mean criterion, for A sets of case weights (A, N)."""
+def _fit(law: Marginals, y: Tensor, unit: Tensor, used: Tensor, ridge: float, start: Tensor) -> Tensor:
+    """The parameters (A, 2, D) of the largest penalised mean likelihood, for A sets of case weights (A, N)."""
     share = used / used.sum(-1, keepdim=True)
 
     def loss(parameters: Tensor) -> Tensor:
-        return 0.5 * ridge * parameters.square().sum() - (share * criterion(parameters)).sum()
+        return 0.5 * ridge * parameters.square().sum() - (share * _log_likelihood(law, y, unit, parameters)).sum()
 
     return smallest(loss, start)
 

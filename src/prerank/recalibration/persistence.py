@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor
 
 from prerank.recalibration.affine import FittedAffine
-from prerank.recalibration.axes import FittedAxes
 from prerank.recalibration.dressing import FittedDressing
 from prerank.recalibration.guard import Verdict
 from prerank.recalibration.steps import Fitted
@@ -16,7 +15,7 @@ from prerank.recalibration.tilt import FittedTilt
 from prerank.saving import Format, decode, encode
 
 _FORMAT = Format("Recalibrator", 1, (1,))
-_STEPS: dict[str, Any] = {kind.__name__: kind for kind in (FittedAffine, FittedAxes, FittedDressing, FittedTilt)}
+_STEPS: dict[str, Any] = {kind.__name__: kind for kind in (FittedAffine, FittedDressing, FittedTilt)}
 
 
 def write(path: Path | str, steps: tuple[Fitted, ...], about: Mapping[str, Any]) -> None:

@@ -91,7 +91,10 @@ class Recalibrator(BaseEstimator):
         fitted: list[Fitted] = []
         current = forecast
         with torch.no_grad():
-            for step in steps:
+            for place, step in enumerate(steps):
+                if place and step == steps[place - 1] and not fitted[-1].changed:
+                    fitted.append(fitted[-1])  # what changed nothing changes nothing again
+                    continue
                 fitted.append(step.fit(current, held_out))
                 current = fitted[-1].transform(current)
         self.steps_ = tuple(fitted)
@@ -180,7 +183,7 @@ def _prepared(y: Any, forecast: Any) -> tuple[Tensor, Forecast]:
 
 def _listed_steps(steps: Any, forecast: Forecast) -> list[Step]:
     if steps is None:
-        return [Dressing() if isinstance(forecast, Ensemble) else Affine(), Tilt()]
+        return [Dressing(), Tilt()] if isinstance(forecast, Ensemble) else [Affine(), Tilt(), Tilt()]
     listed = [steps] if hasattr(steps, "fit") or not isinstance(steps, Sequence) else list(steps)
     for step in listed:
         if isinstance(step, type) or not hasattr(step, "fit"):

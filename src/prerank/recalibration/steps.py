@@ -15,13 +15,17 @@ FOR_MOMENTS = 1000  # draws of a distribution that does not know its mean or var
 
 
 class HeldOut(NamedTuple):
-    """Observations (N, D) that the forecast was not fitted on, weights (N,) with mean one, folds, pre-ranks and a seed."""
+    """Observations (N, D) that the forecast was not fitted on, weights (N,) with mean one, folds, pre-ranks and a seed.
+
+    `features` (N, L) are standardised, or None.
+    """
 
     y: Tensor
     weights: Tensor
     folds: Folds
     preranks: Sequence[PreRank]
     seed: int
+    features: Tensor | None = None
 
     def gain(self, values: Tensor) -> tuple[float, float]:
         """Weighted mean and standard error of a value per case."""

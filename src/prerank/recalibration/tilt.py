@@ -40,8 +40,7 @@ class Tilt:
     pool: int = 2000
     ridges: tuple[float, ...] = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
     least_effective_share: float = 0.02
-    cautious: bool = True
-    by_prerank: bool = False
+    errors: float = 2.0
 
     def __post_init__(self) -> None:
         for name in ("degree", "n_draws", "n_reference", "pool"):
@@ -53,8 +52,7 @@ class Tilt:
         law = _distribution(forecast)
         old = OldPITs(tuple(held_out.preranks), self.n_reference, held_out.seed)
         pits = self.points(law, held_out, old)
-        groups = tuple(len(parts) for parts in old.names(law).values()) if self.by_prerank else None
-        path = ridge_path(pits, held_out.weights, held_out.folds, self.ridges, self.degree, groups, self.cautious)
+        path = ridge_path(pits, held_out.weights, held_out.folds, self.ridges, self.degree)
         return self._judged(law, held_out, old, pits, path)
 
     def points(self, law: Distribution, held_out: HeldOut, old: OldPITs) -> Tensor:
@@ -74,7 +72,7 @@ class Tilt:
             guard = Guard.of(law, held_out, old)
             for place in range(path.choice, -1, -1):
                 verdict = guard.verdict(path.candidates[place])
-                if verdict.harmless(self.least_effective_share):
+                if verdict.harmless(self.least_effective_share, self.errors):
                     chosen = path.candidates[place]
                     break
                 refused = True
