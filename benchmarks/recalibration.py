@@ -1,6 +1,7 @@
 """Recalibration of simulated forecasts: harmless where nothing is wrong, right where something is, and what it costs.
 
-    python benchmarks/recalibration.py harmless|right|power|cost [--quick] [--device cuda] [--workers 8] [--seconds 300] [--out FILE]
+    python benchmarks/recalibration.py harmless|right|power|cost [--quick] [--device cuda] [--workers 8] [--seconds 300]
+        [--out FILE]
 
 Every repetition is a line of JSON in FILE; lines that are there are not computed again. The table is printed at the end.
 """

@@ -359,7 +359,9 @@ def later(datasets: list[str]) -> Iterator[Task]:
         yield from ((partial(judge, tried=True), (dataset, seed)) for seed in PAPER_SEEDS)
 
 
-def run(task: Callable[..., None], arguments: tuple[Any, ...], out: Path, device: str, budget: Budget, deadline: float) -> str:
+def run(
+    task: Callable[..., None], arguments: tuple[Any, ...], out: Path, device: str, budget: Budget, deadline: float
+) -> str:
     torch.set_num_threads(1)
     started = time.time()
     if started > deadline:

@@ -163,7 +163,8 @@ class Tilted(Distribution):
     @cached_property
     def _moments(self) -> Moments:
         found = []
-        for _, part in self._parts(self.pool, None):
+        kept = "_kept" in self.__dict__  # a pool that is there already serves all cases
+        for part in [self] if kept else [part for _, part in self._parts(self.pool, None)]:
             points, exponent = part._kept
             share = torch.softmax(exponent, -1)
             squares = share.square().sum(-1)
