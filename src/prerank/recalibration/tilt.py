@@ -151,7 +151,8 @@ class FittedTilt:
         law = _distribution(forecast)
         if not self.changed:
             return forecast
-        return Tilted(law, OldPITs(self.preranks, self.n_reference, self.seed), self.theta, self.pool)
+        old = OldPITs(self.preranks, self.n_reference, self.seed)
+        return Tilted(law, old, self.theta, self.pool, share=self.verdict.effective_share)
 
     def summary(self) -> str:
         names = ", ".join(name for name, _ in self.groups)
@@ -163,7 +164,7 @@ class FittedTilt:
                     f"score worse by {-self.verdict.gain:.3g} ± {self.verdict.gain_error:.2g})"
                 )
             return f"tilt: nothing was changed along {names}; {why}"
-        share, score, gain, error = self.verdict
+        share, score, gain, error, *_ = self.verdict
         return (
             f"tilt: along {names} with ridge {self.ridge:g}; gain {self.gain:.4f} ± {self.gain_error:.4f} nats per case; "
             f"energy score {score:.4g} before, gain {gain:.3g} ± {error:.2g}; effective size {share:.0%} of a pool"

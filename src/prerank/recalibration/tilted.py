@@ -34,8 +34,9 @@ class Tilted(Distribution):
     Coefficients `theta` are (J, K), or (N, J, K) where they differ by case. The base may be a `Tilted` itself: draws then
     come from the forecast at the bottom, its `root`, and weigh by all tilts at once.
 
-    Draws are equally weighted: resampled from `pool` draws of the root, or two for every draw that is asked for if that is
-    more, by their weights. `effective_size` (N,) is how many independent draws such a pool is worth. The normaliser,
+    Draws are equally weighted: resampled by their weights, at even steps, from `pool` draws of the root, or from as many
+    as are worth two for every draw that is asked for, by `share`, the effective share of a pool that is expected; so few
+    are copies. `effective_size` (N,) is how many independent draws a pool is worth. The normaliser,
     mean and covariance are averages over a pool; `log_normaliser_error` (N,) is the standard error of the log density that
     comes of it, and where the effective size is small the log density is optimistic. Draws through
     `prerank.forecast.equally_weighted_draws` depend on (seed, stream, case) alone if those of the root do.
@@ -45,9 +46,15 @@ class Tilted(Distribution):
     has_rsample = False
 
     def __init__(
-        self, base: Distribution, pits: OldPITs, theta: Tensor, pool: int = 2000, case_ids: Tensor | None = None
+        self,
+        base: Distribution,
+        pits: OldPITs,
+        theta: Tensor,
+        pool: int = 2000,
+        case_ids: Tensor | None = None,
+        share: float = 1.0,
     ) -> None:
-        self.base, self.pits, self.theta, self.pool = base, pits, theta, pool
+        self.base, self.pits, self.theta, self.pool, self.share = base, pits, theta, pool, share
         self.case_ids = torch.arange(base.batch_shape[-1]) if case_ids is None else case_ids
         super().__init__(base.batch_shape, base.event_shape, validate_args=False)
 
@@ -72,7 +79,7 @@ class Tilted(Distribution):
         theta = self.theta
         if theta.ndim == 3:
             theta = theta[cases.to(theta.device) if isinstance(cases, Tensor) else cases]
-        return Tilted(select(self.base, cases), self.pits, theta, self.pool, ids)
+        return Tilted(select(self.base, cases), self.pits, theta, self.pool, ids, self.share)
 
     def log_weights(self, points: Tensor) -> Tensor:
         """The exponent of the tilt, of all tilts, at points (N, P, D): (N, P)."""
@@ -120,13 +127,14 @@ class Tilted(Distribution):
     ) -> Ensemble:
         """Equally weighted draws (N, M, D), resampled from a pool."""
         ids = self.case_ids if case_ids is None else case_ids.cpu()
-        n_points = max(self.pool, POOL_PER_DRAW * n_draws)
+        n_points = max(self.pool, math.ceil(POOL_PER_DRAW * n_draws / self.share))
         drawn = []
         for cases, part in self._parts(n_points, None):
             # PITs are learnt under the forecast's own identifiers, whatever names the draws are asked for by
             members = equally_weighted_draws(part.root, n_points, seed, f"pool for {stream}", ids[cases]).members
             keys = case_keys(seed, ids[cases].to(members.device), "resampling", stream)
-            drawn.append(resampled(members, torch.softmax(part._exponent(members), -1), uniform(keys, (n_draws,))))
+            share = torch.softmax(part._exponent(members), -1)
+            drawn.append(resampled(members, share, even_steps(uniform(keys, (1,)), n_draws)))
         return Ensemble(torch.cat(drawn))
 
     def reference_draws(self, n_draws: int, stream: str) -> Ensemble:
