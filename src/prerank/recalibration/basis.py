@@ -38,3 +38,8 @@ def log_tilt(pits: Tensor, theta: Tensor) -> Tensor:
     for j, values in enumerate(_polynomials(pits, theta.shape[-2])):
         result += (values @ theta[..., j, :, None])[..., 0]
     return result
+
+
+def by_case(theta: Tensor, features: Tensor) -> Tensor:
+    """Coefficients (N, J, K) of cases with features (N, L), from those (L, J, K) of each feature."""
+    return torch.einsum("nl,ljk->njk", features.to(theta), theta)

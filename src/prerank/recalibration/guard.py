@@ -11,10 +11,11 @@ from torch.distributions import Distribution
 from prerank.calibration import pce
 from prerank.forecast import equally_weighted_draws
 from prerank.randomness import numpy_generator
-from prerank.recalibration.basis import log_tilt
+from prerank.recalibration.basis import by_case, log_tilt
 from prerank.recalibration.densities import log_density
 from prerank.recalibration.folds import mean_and_error
-from prerank.recalibration.oldpits import OldPITs, select, some_cases
+from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.parts import select, some_cases
 from prerank.recalibration.path import Candidate
 from prerank.recalibration.steps import HeldOut
 from prerank.recalibration.tilted import Tilted
@@ -80,7 +81,7 @@ class Pools(NamedTuple):
         """PITs (n, 1) of the density that weights (n, P + 1) make, among weighted draws."""
         density = self.log_density + log_weights
         below = (density[:, 1:] < density[:, :1]).double()
-        return (torch.softmax(log_weights[:, 1:], -1) * below).sum(-1, keepdim=True)
+        return (torch.softmax(log_weights[:, 1:], -1) * below).sum(-1, keepdim=True).clamp(0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,14 +120,12 @@ class Guard:
 
     def verdict(self, candidate: Candidate) -> Verdict:
         """Of a candidate whose coefficients for a case were fitted without its fold."""
-        fold, features = self.held_out.folds.fold[self.cases], self.held_out.features
+        fold, features = self.held_out.folds.fold[self.cases], candidate.features
         exponent = self.pools.log_before.clone()
         for f, theta in enumerate(candidate.without):
             inside = fold == f
-            if theta.ndim == 3:
-                assert features is not None
-                theta = by_case(theta, features[self.cases[inside]])
-            exponent[inside] += log_tilt(self.pools.pits[inside], theta).double()
+            own = theta if features is None else by_case(theta, features.values[self.cases[inside]])
+            exponent[inside] += log_tilt(self.pools.pits[inside], own).double()
         share = torch.softmax(exponent[:, 1:], -1)
         effective = 1 / share.square().sum(-1) / share.shape[-1]
         weights, block = self.held_out.weights[self.cases], self.held_out.folds.block[self.cases]
@@ -142,8 +141,3 @@ def _log_density(law: Distribution, points: Tensor) -> Tensor:
         return log_density(law, points)
     except (NotImplementedError, TypeError):
         return torch.zeros_like(points[..., 0])
-
-
-def by_case(theta: Tensor, features: Tensor) -> Tensor:
-    """Coefficients (n, J, K) of cases with features (n, L), from those (L, J, K) of each feature."""
-    return torch.einsum("nl,ljk->njk", features.to(theta), theta)

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.calibration import DistributionView, LinearProjection, PreRank
-from prerank.chunks import chunks
 from prerank.forecast import Ensemble, GaussianMixture, equally_weighted_draws
+from prerank.recalibration.parts import select
 
 _LEARNT_FROM = 250
 
@@ -80,17 +80,3 @@ def _mid_ranks(values: Tensor, reference: Tensor) -> Tensor:
     below = torch.searchsorted(ordered, wanted)
     through = torch.searchsorted(ordered, wanted, right=True)
     return ((below + through + 1) / (2.0 * (ordered.shape[-1] + 1))).mT
-
-
-def select(forecast: Distribution, cases: slice | Tensor) -> Distribution:
-    """Some cases of a forecast that can be cut; a slice of everything of any."""
-    if isinstance(cases, slice) and cases == slice(None):
-        return forecast
-    return forecast.select(cases)  # type: ignore[attr-defined]
-
-
-def some_cases(forecast: Distribution, values_per_case: int, device: torch.device) -> list[slice]:
-    """Chunks of cases whose temporaries stay small; one for all where a forecast cannot be cut."""
-    if not hasattr(forecast, "select"):
-        return [slice(None)]
-    return chunks(forecast.batch_shape[-1], values_per_case, device)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from prerank.recalibration.features import Features
 from prerank.recalibration.folds import Folds, mean_and_error, most_cautious
 from prerank.recalibration.likelihood import Points
 
@@ -15,12 +16,16 @@ _SATURATED = 0.9  # of the largest gain that there can be: observations are told
 
 
 class Candidate(NamedTuple):
-    """A ridge, the coefficients of all cases, those (F, ...) without each fold, and the held-out gain (N,)."""
+    """A ridge, the coefficients of all cases, those (F, ...) without each fold, and the held-out gain (N,).
+
+    Coefficients are (J, K), or (L, J, K) with `features`, by which they are multiplied.
+    """
 
     ridge: float
     theta: Tensor
     without: Tensor
     gain: Tensor
+    features: Features | None = None
 
 
 class Path(NamedTuple):
@@ -36,14 +41,14 @@ def ridge_path(
     folds: Folds,
     ridges: tuple[float, ...],
     degree: int,
-    features: Tensor | None = None,
+    features: Features | None = None,
 ) -> Path:
     """Fit along ridges until weaker ones are worse by cross-validation, or the likelihood is saturated.
 
-    PITs are (N, M + 1, K), the observation first; features (N, L) or None.
+    PITs are (N, M + 1, K), the observation first. With features, coefficients are multiplied by them.
     """
     order = folds.fold.argsort(stable=True)  # folds one after another, so that each has a Hessian of its own
-    points = Points(pits[order], degree, None if features is None else features[order])
+    points = Points(pits[order], degree, None if features is None else features.values[order])
     weights, fold = weights[order].double(), folds.fold[order]
     ends = torch.bincount(fold, minlength=folds.n_folds).cumsum(0).tolist()
     within = [slice(start, stop) for start, stop in zip([0, *ends[:-1]], ends, strict=True)]
@@ -55,7 +60,7 @@ def ridge_path(
     for ridge in sorted(ridges, reverse=True):
         theta, value = solve(points, used, within, ridge, theta)
         gain = (value[1:].gather(0, fold[None])[0] + nothing)[back]
-        candidates.append(Candidate(ridge, theta[0], theta[1:], gain))
+        candidates.append(Candidate(ridge, theta[0], theta[1:], gain, features))
         if float((weights[back] * gain).sum()) > _SATURATED * float(nothing * weights.sum()):
             break
         loss, error = mean_and_error(best - gain, weights[back], folds.block)

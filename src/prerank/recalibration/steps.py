@@ -9,6 +9,7 @@ from torch.distributions import Distribution, MultivariateNormal
 
 from prerank.calibration import PreRank
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.recalibration.features import Features
 from prerank.recalibration.folds import Folds, mean_and_error
 
 FOR_MOMENTS = 1000  # draws of a distribution that does not know its mean or variance
@@ -17,7 +18,7 @@ FOR_MOMENTS = 1000  # draws of a distribution that does not know its mean or var
 class HeldOut(NamedTuple):
     """Observations (N, D) that the forecast was not fitted on, weights (N,) with mean one, folds, pre-ranks and a seed.
 
-    `features` (N, L) are standardised, or None.
+    `features` are those of the cases, or None.
     """
 
     y: Tensor
@@ -25,7 +26,7 @@ class HeldOut(NamedTuple):
     folds: Folds
     preranks: Sequence[PreRank]
     seed: int
-    features: Tensor | None = None
+    features: Features | None = None
 
     def gain(self, values: Tensor) -> tuple[float, float]:
         """Weighted mean and standard error of a value per case."""

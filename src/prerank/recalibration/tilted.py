@@ -12,7 +12,8 @@ from torch.distributions import Distribution, constraints
 from prerank.forecast import Ensemble, equally_weighted_draws
 from prerank.randomness import case_keys, uniform
 from prerank.recalibration.basis import log_tilt
-from prerank.recalibration.oldpits import OldPITs, select, some_cases
+from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.parts import select, some_cases
 from prerank.wording import shape_in_words
 
 POOL_PER_DRAW = 2
