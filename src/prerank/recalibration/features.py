@@ -23,14 +23,14 @@ class Features:
     @classmethod
     def of(cls, given: Any, n_cases: int, device: torch.device) -> "Features":
         """Of held-out cases: by their own mean and standard deviation. A constant feature is zero everywhere."""
-        raw = raw_features(given, n_cases, device)
+        raw = raw_features(given, n_cases).to(device)
         centre, spread = raw.mean(0), raw.std(0)
         return cls(raw, standardised(raw, centre, spread), centre, spread)
 
 
-def raw_features(given: Any, n_cases: int, device: torch.device | None) -> Tensor:
+def raw_features(given: Any, n_cases: int) -> Tensor:
     """Features (N, L) in double precision, checked; one number per case is a single feature."""
-    raw = as_tensor(given, "features").double().to(device)
+    raw = as_tensor(given, "features").double()
     raw = raw[:, None] if raw.ndim == 1 else raw
     if raw.ndim != 2 or len(raw) != n_cases or raw.shape[1] == 0:
         raise ValueError(f"features have shape {tuple(raw.shape)}; a row for each of the {n_cases} cases is needed")

@@ -99,8 +99,7 @@ class Recalibrator(BaseEstimator):
         with torch.no_grad():
             for place, step in enumerate(steps):
                 if place and step == steps[place - 1] and not fitted[-1].changed:
-                    fitted.append(fitted[-1])  # what changed nothing changes nothing again
-                    continue
+                    continue  # what changed nothing changes nothing again
                 fitted.append(step.fit(current, held_out))
                 current = _transformed(fitted[-1], current, None if given is None else given.raw)
         self.steps_ = tuple(fitted)
@@ -138,7 +137,7 @@ class Recalibrator(BaseEstimator):
         if given is None:
             return None
         n_cases = len(forecast.members) if isinstance(forecast, Ensemble) else forecast.batch_shape[-1]
-        raw = raw_features(given, n_cases, self.steps_[-1].theta.device if hasattr(self.steps_[-1], "theta") else None)
+        raw = raw_features(given, n_cases)
         if raw.shape[1] != self.n_features_:
             raise ValueError(
                 f"{counted(raw.shape[1], 'feature')} are given, but the Recalibrator was fitted on {self.n_features_}; "
