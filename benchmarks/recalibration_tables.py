@@ -9,6 +9,7 @@ Reads real.jsonl, tried.jsonl, harmless.jsonl, right.jsonl and power.jsonl there
 import argparse
 import json
 import math
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,14 @@ def summary_table(cells: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     return found.reindex([name for name in ORDER if name in found.index]).reset_index()
 
 
+@cache
+def interval(n_cal: int, n_test: int, level: float, alpha: float) -> tuple[float, float]:
+    """Where the share of covered test cases lies with probability 1 - alpha: beta-binomial."""
+    place = math.ceil(round((n_cal + 1) * level, 9))
+    law = betabinom(n_test, place, n_cal + 1 - place)
+    return law.ppf(alpha / 2) / n_test, law.ppf(1 - alpha / 2) / n_test
+
+
 def region_table(records: list[dict]) -> pd.DataFrame:
     """Coverage against the beta-binomial interval at 0.05 / cells, and volumes."""
     items = [item for item in records if item["method"] == "regions"]
@@ -106,11 +115,9 @@ def region_table(records: list[dict]) -> pd.DataFrame:
     for item in items:
         for name, value in item["coverage"].items():
             kind, level = name.rsplit(" ", 1)
-            place = math.ceil(round((item["n_cal"] + 1) * float(level), 9))
-            law = betabinom(item["n_test"], place, item["n_cal"] + 1 - place)
-            tail = 0.05 / (len(items) * 4) / 2
+            low, high = interval(item["n_cal"], item["n_test"], float(level), 0.05 / (len(items) * 4))
             row = {"dataset": item["dataset"], "seed": item["seed"], "region": kind, "level": float(level)}
-            row |= {"coverage": value, "low": law.ppf(tail) / item["n_test"], "high": law.ppf(1 - tail) / item["n_test"]}
+            row |= {"coverage": value, "low": low, "high": high}
             rows.append(row | {"log volume": item["log volume"][name], "n_targets": item["n_targets"]})
     return pd.DataFrame(rows)
 

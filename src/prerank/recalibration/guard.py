@@ -20,7 +20,7 @@ from prerank.recalibration.path import Candidate
 from prerank.recalibration.steps import HeldOut
 from prerank.recalibration.tilted import Tilted
 
-AT_MOST = 1024  # cases that are scored
+AT_MOST = 512  # cases that are scored
 _POOL, _SHIFTS = 1000, 16  # draws of the forecast for each, and pairs of each draw with others
 
 
