@@ -155,7 +155,9 @@ def repetition(error: str, n_cal: int, n_targets: int, seed: int, device: str = 
     row["energy score gain"] = float((energy_score(y, before) - energy_score(y, after)).mean())
     truth = log_truth(error, y - before.mean)
     if truth is not None:
-        row |= {f"KL {name}": float((truth + nll(y, law)).mean()) for name, law in (("before", before), ("after", after))}
+        row |= {
+            f"KL {name}": float((truth + nll(y, law)).mean()) for name, law in (("before", before), ("after", after))
+        }
     level = LEVEL * math.sqrt(1 / n_cal + 1 / N_TEST)
     for name, law in (("before", before), ("after", after)):
         pit = projected_pit(y, Ensemble(equally_weighted_draws(law, 100, 1).members, reference=law))

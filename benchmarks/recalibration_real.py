@@ -255,9 +255,7 @@ def judge(dataset: str, seed: int, out: Path, device: str, budget: Budget, deadl
         return
     rows = parts_of(dataset, seed, device)
     n_targets = rows["test"].y.shape[-1]
-    fit_on, new = (
-        plain_forecast(dataset, seed, out, rows[name].x, n_targets) for name in ("calibration", "test")
-    )
+    fit_on, new = (plain_forecast(dataset, seed, out, rows[name].x, n_targets) for name in ("calibration", "test"))
     y, n_cal = rows["calibration"].y, len(rows["calibration"].y)
     for method in left:
         if time.time() > deadline:

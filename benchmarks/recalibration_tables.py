@@ -143,7 +143,9 @@ def real_page(folder: Path) -> None:
     scores.round(5).to_csv(folder / "scores.csv", index=False)
     regions.round(4).to_csv(folder / "regions.csv", index=False)
     summary.round(3).to_csv(folder / "summary.csv", index=False)
-    shown = summary.round({"near %": 1, "near, test level %": 1, "not rejected %": 1, "energy score %": 2, "worst %": 2})
+    shown = summary.round(
+        {"near %": 1, "near, test level %": 1, "not rejected %": 1, "energy score %": 2, "worst %": 2}
+    )
     changes = scores[scores["method"].isin(ORDER)].pivot(index="dataset", columns="method", values="change %").round(2)
     product = scores[scores["method"] == PRODUCT].drop(columns=["method", "changed"]).round(4)
     failures = [item for item in records if "failed" in item]
@@ -163,7 +165,9 @@ def real_page(folder: Path) -> None:
         "## What was tried",
         markdown(tried_table(records, tried)),
         "## Failures",
-        "\n".join(f"* {item['dataset']}, seed {item['seed']}, {item['method']}: {item['failed'][:90]}" for item in failures)
+        "\n".join(
+            f"* {item['dataset']}, seed {item['seed']}, {item['method']}: {item['failed'][:90]}" for item in failures
+        )
         or "None.",
     ]
     (folder / "real.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
@@ -178,7 +182,9 @@ def region_summary(regions: pd.DataFrame) -> pd.DataFrame:
         row |= {"above": int(above.sum()), "above, by dataset": ", ".join(sorted(set(own["dataset"][above])))}
         for level in (0.5, 0.8, 0.9, 0.95):
             row[f"{level:.0%}"] = round(100 * own["coverage"][own["level"] == level].mean(), 1)
-        at = regions[regions["level"] == 0.9].pivot_table(index=["dataset", "seed"], columns="region", values="log volume")
+        at = regions[regions["level"] == 0.9].pivot_table(
+            index=["dataset", "seed"], columns="region", values="log volume"
+        )
         per_target = (at[kind] - at["ellipsoid"]) / own.groupby(["dataset", "seed"])["n_targets"].first()
         row["volume per target"] = round(float(np.exp(per_target.replace(-np.inf, np.nan).median())), 2)
         rows.append(row)
@@ -212,7 +218,10 @@ def simulated_page(folder: Path) -> None:
     for (error, targets, n_cal), own in rows.groupby(["error", "targets", "n_cal"]):
         ratios = {kind: own[[name.replace("after", kind) for name in after]].mean() for kind in ("before", "after")}
         row = {"error": error, "D": targets, "n_cal": n_cal, "repetitions": len(own)}
-        row |= {"changed": f"{own['changed'].mean():.0%}", "NLL loss per target": round(own["nll loss"].mean() / targets, 4)}
+        row |= {
+            "changed": f"{own['changed'].mean():.0%}",
+            "NLL loss per target": round(own["nll loss"].mean() / targets, 4),
+        }
         row |= {f"KL {kind}": round(float(own[f"KL {kind}"].mean()), 3) for kind in ("before", "after")}
         row |= {f"worst PCE ratio {kind}": round(float(ratios[kind].max()), 2) for kind in ("before", "after")}
         table.append(row | {"worst pre-rank": ratios["after"].idxmax().removesuffix(" after")})

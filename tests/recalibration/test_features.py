@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from prerank import Ensemble, Location, Marginal, Recalibrator, projected_pit
+from prerank import Ensemble, Location, Recalibrator, projected_pit
 from prerank.recalibration import Affine, Tilt
 from prerank.recalibration.basis import by_case, legendre, log_tilt
 from prerank.recalibration.likelihood import Points

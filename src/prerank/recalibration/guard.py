@@ -65,7 +65,9 @@ class Pools(NamedTuple):
         as many: it is taken out by the jackknife.
         """
         half = log_weights.shape[-1] // 2
-        whole, first, second = (self._score(log_weights, *ends) for ends in ((0, 2 * half), (0, half), (half, 2 * half)))
+        whole, first, second = (
+            self._score(log_weights, *ends) for ends in ((0, 2 * half), (0, half), (half, 2 * half))
+        )
         return 2 * whole - 0.5 * (first + second)
 
     def _score(self, log_weights: Tensor, start: int, stop: int) -> Tensor:

@@ -52,8 +52,8 @@ class Recalibrator(BaseEstimator):
 
     Fit it on cases that the forecast itself was not fitted on, and judge the result on others again: `check(y, corrected)`.
 
-    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `n_features_`, `densities_` (densities
-    of old PITs, for `prerank.reporting.recalibration_figure`).
+    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `n_features_`, `densities_`
+    (densities of old PITs, for `prerank.reporting.recalibration_figure`).
 
     >>> from prerank import GaussianMixture
     >>> def forecast(n):  # says zero where one is right
@@ -77,15 +77,13 @@ class Recalibrator(BaseEstimator):
         self.n_folds = n_folds
         self.seed = seed
 
-    def fit(
-        self, forecast: Any, y: Any, *, features: Any = None, case_weights: Any = None, blocks: Any = None
-    ) -> Self:
+    def fit(self, forecast: Any, y: Any, *, features: Any = None, case_weights: Any = None, blocks: Any = None) -> Self:
         """Learn from forecasts of held-out cases and their observations (N, D).
 
         The forecast stands where scikit-learn has X: an `Ensemble`, members (N, M, D), or a distribution of N cases.
         `features` (N, L), a few numbers per case, are what the correction may depend on: for calibration given them, and not
-        only on average. `case_weights` (N,) say how much a case counts; cases with the same label in `blocks` (N,) stay in one fold and count
-        as one in standard errors.
+        only on average. `case_weights` (N,) say how much a case counts; cases with the same label in `blocks` (N,) stay in
+        one fold and count as one in standard errors.
         """
         y, forecast = _prepared(y, forecast)
         given = None if features is None else Features.of(features, len(y), y.device)
@@ -227,7 +225,9 @@ def _listed_steps(steps: Any, forecast: Forecast, with_features: bool) -> list[S
     if not listed:
         raise ValueError("steps=(): nothing would be learnt; pass at least one, such as (Affine(), Tilt())")
     if with_features and not any(getattr(step, "by_features", False) for step in listed):
-        raise ValueError("features are given, and no step uses them; put Tilt(degree=2, by_features=True) among the steps")
+        raise ValueError(
+            "features are given, and no step uses them; put Tilt(degree=2, by_features=True) among the steps"
+        )
     return listed
 
 
