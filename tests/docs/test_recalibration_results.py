@@ -56,6 +56,17 @@ def test_the_tables_are_made_from_the_records(summary, benchmark_script):
     assert f"covered as promised in all {int(own.sum())} cells" in " ".join(PAGE.split())
 
 
+def test_the_decision_shows_what_was_tried_as_it_is_recorded(benchmark_script):
+    tables = benchmark_script("recalibration_tables")
+    page = (ROOT / "docs" / "decisions" / "23-recalibration.md").read_text(encoding="utf-8")
+    table = tables.tried_table(tables.read(FOLDER / "real.jsonl"), tables.read(FOLDER / "tried.jsonl"))
+    shown = [line.split(" | ")[1:] for line in page.splitlines() if " of 7, " in line]
+    made = table[["births2", "scm20d", "scpf", "wq"]].fillna("-").to_numpy().tolist()
+    assert len(shown) >= 10
+    for cells in shown:
+        assert [cell.removesuffix(" |") for cell in cells] in made
+
+
 def test_no_correction_of_a_calibrated_forecast_costs_more_than_it_may():
     """Losses of likelihood per target, and how often something is changed, over the repetitions that are recorded."""
     rows = [json.loads(line) for line in (FOLDER / "harmless.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -14,17 +14,12 @@ from prerank.calibration import PreRank, listed_preranks
 from prerank.forecast import (
     Ensemble,
     Forecast,
-    as_ensemble,
     as_tensor,
     described,
-    observations_and_forecast,
-    require_fitting,
-    require_members,
-    require_observations,
-    require_parameters,
     require_whole,
 )
 from prerank.recalibration.affine import Affine
+from prerank.recalibration.densities import held_out_cases, one_model
 from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.features import Features, raw_features
 from prerank.recalibration.folds import folds_of
@@ -85,7 +80,9 @@ class Recalibrator(BaseEstimator):
         only on average. `case_weights` (N,) say how much a case counts; cases with the same label in `blocks` (N,) stay in
         one fold and count as one in standard errors.
         """
-        y, forecast = _prepared(y, forecast)
+        forecast, y = held_out_cases(forecast, y)
+        if y.ndim != 2:
+            raise ValueError(f"y has shape {tuple(y.shape)}; a Recalibrator takes one model, y (cases, targets)")
         given = None if features is None else Features.of(features, len(y), y.device)
         steps = _listed_steps(self.steps, forecast, given is not None)
         seed = require_whole(self.seed, "seed", at_least=None)
@@ -111,16 +108,13 @@ class Recalibrator(BaseEstimator):
         `features` (N, L) are those of these cases, in the order that `fit` was given, if it was given any.
         """
         check_is_fitted(self, "steps_")
-        current: Forecast = (
-            forecast if isinstance(forecast, torch.distributions.Distribution) else as_ensemble(forecast)
-        )
+        current = one_model(forecast)
         targets = current.n_targets if isinstance(current, Ensemble) else current.event_shape[-1:].numel()
         if targets != self.n_targets_:
             raise ValueError(
                 f"the forecast is for {targets} targets, but the Recalibrator was fitted on {self.n_targets_}; "
                 "give it a forecast of the same targets"
             )
-        require_parameters(current)
         raw = self._features(features, current)
         with torch.no_grad():
             for step in self.steps_:
@@ -188,23 +182,6 @@ class Recalibrator(BaseEstimator):
         result.n_cases_, result.n_targets_ = about["n_cases"], about["n_targets"]
         result.n_features_ = about.get("n_features", 0)
         return result
-
-
-def _prepared(y: Any, forecast: Any) -> tuple[Tensor, Forecast]:
-    inputs = observations_and_forecast(y, forecast)
-    y, forecast = inputs.y, inputs.forecast
-    batch = forecast.members.shape[:-2] if isinstance(forecast, Ensemble) else forecast.batch_shape
-    if y.ndim != 2 or len(batch) > 1:
-        raise ValueError(
-            f"y has shape {tuple(y.shape)} and the forecast batch shape {tuple(batch)}; a Recalibrator takes one model, "
-            "y (cases, targets)"
-        )
-    require_fitting(y, forecast)
-    require_observations(y)
-    require_parameters(forecast)
-    if isinstance(forecast, Ensemble):
-        require_members(forecast)
-    return y, forecast
 
 
 def _transformed(step: Fitted, forecast: Forecast, features: Tensor | None) -> Forecast:
