@@ -70,7 +70,10 @@ class Tilt:
         parts, cases = [], torch.arange(len(held_out.y), device=held_out.y.device)
         for some in some_cases(law, (self.n_draws + 1) * 8 * law.event_shape[-1], held_out.y.device):
             part, ids = select(law, some), cases[some]
-            drawn = equally_weighted_draws(part, self.n_draws, held_out.seed, "draws of the tilt", ids).members
+            source = part
+            if isinstance(part, Tilted):  # a few copies do no harm here, and a pool is most of the work
+                source = Tilted(part.base, part.pits, part.theta, part.pool, part.case_ids)
+            drawn = equally_weighted_draws(source, self.n_draws, held_out.seed, "draws of the tilt", ids).members
             points = torch.cat([held_out.y[some][:, None].to(drawn), drawn], 1)
             parts.append(old(part, points, ids).float())
         return torch.cat(parts)
