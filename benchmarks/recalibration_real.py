@@ -78,7 +78,7 @@ def steps_of(pool: int) -> dict[str, list[Step]]:
     }
 
 
-CORE = ("affine", "affine + tilt", "affine + tilt + tilt", "affine + tilt, one error")
+CORE = ("affine", "affine + tilt", "affine + tilt + tilt")
 VARIANTS = tuple(name for name in steps_of(1) if name not in CORE)
 RIVALS: dict[str, Callable[[int], Any]] = {
     "ECC": lambda seed: EnsembleCopulaCoupling(n_draws=DRAWS, seed=seed),
