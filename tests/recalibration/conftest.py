@@ -19,7 +19,7 @@ def _observed(forecast, seed):
     return forecast.ensemble(1, seed, "observations").members[:, 0]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def standard():
     return _standard
 

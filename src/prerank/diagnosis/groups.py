@@ -72,9 +72,7 @@ class GroupedCheck:
         """A report of all groups as one HTML page; as `Check.to_html`, with a heat map of where it fails."""
         described = Described(title, command, python, date)
         results, readings = list(self.checks.values()), [str(words) for words in self.table["reading"]]
-        page = report_of_groups(
-            results, self._heat(), readings, self.calibrated, self.verdict, described, self.notes
-        )
+        page = report_of_groups(results, self._heat(), readings, self.calibrated, self.verdict, described, self.notes)
         return write_page(page, path)
 
     def _heat(self) -> GroupHeat:

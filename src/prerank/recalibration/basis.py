@@ -32,8 +32,14 @@ def legendre(pits: Tensor, degree: int) -> Tensor:
 
 
 def log_tilt(pits: Tensor, theta: Tensor) -> Tensor:
-    r"""$\sum_{kj} \theta_{jk} b_j(Z_k)$: PITs (..., K) and coefficients (J, K) -> (...)."""
+    r"""$\sum_{kj} \theta_{jk} b_j(Z_k)$: PITs (N, P, K) and coefficients (J, K), or (N, J, K) by case -> (N, P)."""
+    theta = theta.to(pits)
     result = torch.zeros_like(pits[..., 0])
-    for values, row in zip(_polynomials(pits, len(theta)), theta.to(pits), strict=True):
-        result += values @ row
+    for j, values in enumerate(_polynomials(pits, theta.shape[-2])):
+        result += (values @ theta[..., j, :, None])[..., 0]
     return result
+
+
+def by_case(theta: Tensor, features: Tensor) -> Tensor:
+    """Coefficients (N, J, K) of cases with features (N, L), from those (L, J, K) of each feature."""
+    return torch.einsum("nl,ljk->njk", features.to(theta), theta)

@@ -5,7 +5,6 @@ forecast's own draws it has a place that means the same in every case: the proba
 probable outcomes.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,6 @@ from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
 from prerank.calibration import bandwidths, view_of
-from prerank.chunks import chunks
 from prerank.forecast import (
     Ensemble,
     Forecast,
@@ -31,6 +29,7 @@ from prerank.forecast import (
     require_vector_distribution,
 )
 from prerank.randomness import seeded
+from prerank.recalibration.parts import in_parts
 
 
 def held_out_cases(forecast: Any, y: Any, at_least: int = 1) -> tuple[Forecast, Tensor]:
@@ -116,17 +115,6 @@ def log_density(forecast: Distribution, points: Tensor) -> Tensor:
 def _inside(forecast: Distribution, points: Tensor) -> Tensor | None:
     inside = inside_support(points.movedim(-2, 0), forecast)
     return None if inside is None else inside.movedim(0, -1)
-
-
-def in_parts(forecast: Distribution, n_draws: int) -> Iterator[tuple[slice, Distribution, Tensor]]:
-    """A few cases of a mixture at a time, with their numbers; any other distribution whole."""
-    n_cases = forecast.batch_shape[-1]
-    if not isinstance(forecast, GaussianMixture):
-        yield slice(0, n_cases), forecast, torch.arange(n_cases)
-        return
-    ids = torch.arange(n_cases, device=forecast.loc.device)
-    for cases in chunks(n_cases, n_draws * forecast.n_targets * forecast.n_components, forecast.loc.device):
-        yield cases, forecast.select(cases), ids[cases]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,8 @@ from torch import Tensor
 from prerank.calibration import label_array
 from prerank.randomness import numpy_generator
 
+_NOTHING = 1e-6  # nats per case: fits are no more exact than that, and without a spread rounding would decide
+
 
 class Folds(NamedTuple):
     """The fold (N,) and the block (N,) of every case, numbered from 0, and how many folds there are."""
@@ -62,7 +64,7 @@ def most_cautious(gains: Sequence[Tensor], weights: Tensor, block: Tensor) -> in
     best = gains[_best(gains, weights)]
     for place, gain in enumerate([torch.zeros_like(best), *gains]):
         loss, error = mean_and_error(best - gain, weights, block)
-        if loss <= error:
+        if loss <= max(error, _NOTHING):
             return None if place == 0 else place - 1
     return None
 

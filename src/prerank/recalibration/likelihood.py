@@ -10,6 +10,7 @@ Ma and Collins (2018): Noise contrastive estimation and negative sampling for co
 efficiency. Conference on Empirical Methods in Natural Language Processing.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ _KEPT = 1 << 28  # numbers of a basis that is kept: a gigabyte in single precisi
 
 
 class Value(NamedTuple):
-    """Log likelihood (A, N) of every case under A sets of coefficients, and its weighted sum's gradient (A, J, K)."""
+    """Log likelihood (A, N) of every case under A sets of coefficients, and its weighted sum's gradient (A, ...)."""
 
     log_likelihood: Tensor
     gradient: Tensor
@@ -32,32 +33,42 @@ class Value(NamedTuple):
 class Points:
     """The observation and M draws of every case by their PITs (N, M + 1, K), the observation first, and their basis.
 
-    The basis (N, M + 1, J K) is kept where it is small enough, and otherwise made a few cases at a time on every pass.
+    With features (N, L) the basis is multiplied by each of them: coefficients are then (L, J, K) instead of (J, K). The
+    basis is kept where it is small enough, and otherwise made a few cases at a time on every pass.
     """
 
-    def __init__(self, pits: Tensor, degree: int, keep: int = _KEPT) -> None:
+    def __init__(self, pits: Tensor, degree: int, features: Tensor | None = None, keep: int = _KEPT) -> None:
         self.pits, self.degree = pits, degree
+        self.features = None if features is None else features.to(pits)
+        self.shape = (*(() if features is None else features.shape[1:]), degree, pits.shape[-1])
         self._kept: Tensor | None = None
-        if pits.numel() * degree <= keep:
-            self._kept = pits.new_empty(*pits.shape[:2], degree * pits.shape[2])
+        width = math.prod(self.shape)
+        if len(pits) * pits.shape[1] * width <= keep:
+            self._kept = pits.new_empty(*pits.shape[:2], width)
             for cases in self._chunks(slice(None)):
-                self._kept[cases] = legendre(pits[cases], degree).flatten(-2)
+                self._kept[cases] = self._made(cases)
+
+    def _made(self, cases: slice) -> Tensor:
+        basis = legendre(self.pits[cases], self.degree).flatten(-2)
+        if self.features is None:
+            return basis
+        return (self.features[cases][:, None, :, None] * basis[:, :, None]).flatten(-2)
 
     def _chunks(self, within: slice) -> Iterator[slice]:
         start, stop, _ = within.indices(len(self.pits))
-        for some in chunks(stop - start, self.pits[0].numel() * self.degree, self.pits.device):
+        for some in chunks(stop - start, self.pits.shape[1] * math.prod(self.shape), self.pits.device):
             yield slice(start + some.start, start + some.stop)
 
     def basis(self, within: slice) -> Iterator[tuple[slice, Tensor]]:
-        """A few cases at a time, and their basis (n, M + 1, J K)."""
+        """A few cases at a time, and their basis, (n, M + 1, coefficients)."""
         for cases in self._chunks(within):
             if self._kept is None:
-                yield cases, legendre(self.pits[cases], self.degree).flatten(-2)
+                yield cases, self._made(cases)
             else:
                 yield cases, self._kept[cases]
 
     def evaluate(self, theta: Tensor, weights: Tensor) -> Value:
-        """Value and gradient for A sets of coefficients (A, J, K) at once, with weights (A, N) of the cases."""
+        """Value and gradient for A sets of coefficients (A, ...) at once, with weights (A, N) of the cases."""
         flat = theta.flatten(1).to(self.pits)
         result = torch.empty(len(theta), len(self.pits), dtype=torch.float64, device=self.pits.device)
         gradient = torch.zeros(flat.shape, dtype=torch.float64, device=self.pits.device)
@@ -71,7 +82,9 @@ class Points:
         return Value(result, gradient.reshape(theta.shape))
 
     def information(self, theta: Tensor, weights: Tensor, within: Sequence[slice]) -> Tensor:
-        """Minus the Hessian of the weighted log likelihood of each slice of cases, at (J, K): (len(within), J K, J K)."""
+        """Minus the Hessian of the weighted log likelihood of each slice of cases, at some coefficients:
+
+        (len(within), coefficients, coefficients)."""
         flat = theta.flatten().to(self.pits)
         result = torch.zeros(len(within), len(flat), len(flat), dtype=torch.float64, device=self.pits.device)
         for place, part in enumerate(within):

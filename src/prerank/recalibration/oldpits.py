@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.calibration import DistributionView, LinearProjection, PreRank
-from prerank.chunks import chunks
 from prerank.forecast import Ensemble, GaussianMixture, equally_weighted_draws
+from prerank.recalibration.parts import select
 
 _LEARNT_FROM = 250
 
@@ -18,7 +18,16 @@ class _Frugal(DistributionView):
     """A view with few reference draws: a tilt asks for the joint CDF at hundreds of points per case."""
 
     def draws(self, name: str, n_draws: int) -> Ensemble:
-        return super().draws(name, min(n_draws, _LEARNT_FROM))
+        return reference_draws(self.forecast, min(n_draws, _LEARNT_FROM), self.seed, name, self.case_ids)
+
+
+def reference_draws(
+    forecast: Distribution, n_draws: int, seed: int, stream: str, case_ids: Tensor | None = None
+) -> Ensemble:
+    """Draws to learn PITs from; a forecast that keeps a pool of its own is not asked to make another for each name."""
+    if hasattr(forecast, "reference_draws"):
+        return forecast.reference_draws(n_draws, stream)
+    return equally_weighted_draws(forecast, n_draws, seed, stream, case_ids)
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class OldPITs:
                 parts.append(forecast.cdf_along(projection.directions.to(forecast.loc), values))
                 continue
             if reference is None:
-                reference = equally_weighted_draws(
+                reference = reference_draws(
                     forecast, self.n_reference, self.seed, "reference of the tilt", case_ids
                 ).members
             parts.append(_mid_ranks(values, projection(reference)).to(points))
@@ -61,7 +70,8 @@ class OldPITs:
 
     def names(self, forecast: Distribution) -> dict[str, tuple[str, ...]]:
         """The projections of each pre-rank by name."""
-        view = _Frugal(forecast, self.seed, torch.arange(forecast.batch_shape[-1]))
+        one = select(forecast, slice(0, 1)) if hasattr(forecast, "select") else forecast
+        view = _Frugal(one, self.seed, torch.arange(one.batch_shape[-1]))
         return {item.name: tuple(item.given(view).names) for item in self.preranks}
 
 
@@ -72,17 +82,3 @@ def _mid_ranks(values: Tensor, reference: Tensor) -> Tensor:
     below = torch.searchsorted(ordered, wanted)
     through = torch.searchsorted(ordered, wanted, right=True)
     return ((below + through + 1) / (2.0 * (ordered.shape[-1] + 1))).mT
-
-
-def select(forecast: Distribution, cases: slice | Tensor) -> Distribution:
-    """Some cases of a forecast that can be cut; a slice of everything of any."""
-    if isinstance(cases, slice) and cases == slice(None):
-        return forecast
-    return forecast.select(cases)  # type: ignore[attr-defined]
-
-
-def some_cases(forecast: Distribution, values_per_case: int, device: torch.device) -> list[slice]:
-    """Chunks of cases whose temporaries stay small; one for all where a forecast cannot be cut."""
-    if not hasattr(forecast, "select"):
-        return [slice(None)]
-    return chunks(forecast.batch_shape[-1], values_per_case, device)

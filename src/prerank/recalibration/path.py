@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from prerank.recalibration.features import Features
 from prerank.recalibration.folds import Folds, mean_and_error, most_cautious
 from prerank.recalibration.likelihood import Points
 
@@ -15,12 +16,16 @@ _SATURATED = 0.9  # of the largest gain that there can be: observations are told
 
 
 class Candidate(NamedTuple):
-    """A ridge, the coefficients (J, K) of all cases and (F, J, K) without each fold, and the held-out gain (N,)."""
+    """A ridge, the coefficients of all cases, those (F, ...) without each fold, and the held-out gain (N,).
+
+    Coefficients are (J, K), or (L, J, K) with `features`, by which they are multiplied.
+    """
 
     ridge: float
     theta: Tensor
     without: Tensor
     gain: Tensor
+    features: Features | None = None
 
 
 class Path(NamedTuple):
@@ -30,24 +35,32 @@ class Path(NamedTuple):
     choice: int | None
 
 
-def ridge_path(pits: Tensor, weights: Tensor, folds: Folds, ridges: tuple[float, ...], degree: int) -> Path:
+def ridge_path(
+    pits: Tensor,
+    weights: Tensor,
+    folds: Folds,
+    ridges: tuple[float, ...],
+    degree: int,
+    features: Features | None = None,
+) -> Path:
     """Fit along ridges until weaker ones are worse by cross-validation, or the likelihood is saturated.
 
-    PITs are (N, M + 1, K), the observation first.
+    PITs are (N, M + 1, K), the observation first. With features, coefficients are multiplied by them.
     """
     order = folds.fold.argsort(stable=True)  # folds one after another, so that each has a Hessian of its own
-    points, weights, fold = Points(pits[order], degree), weights[order].double(), folds.fold[order]
+    points = Points(pits[order], degree, None if features is None else features.values[order])
+    weights, fold = weights[order].double(), folds.fold[order]
     ends = torch.bincount(fold, minlength=folds.n_folds).cumsum(0).tolist()
     within = [slice(start, stop) for start, stop in zip([0, *ends[:-1]], ends, strict=True)]
     used = torch.stack([fold == fold, *(fold != f for f in range(folds.n_folds))]) * weights
-    theta = torch.zeros(len(used), degree, pits.shape[-1], dtype=torch.float64, device=pits.device)
+    theta = torch.zeros(len(used), *points.shape, dtype=torch.float64, device=pits.device)
     nothing = torch.log(torch.tensor(float(pits.shape[1]), dtype=torch.float64, device=pits.device))
     back, candidates = order.argsort(), []
     best = torch.zeros(len(order), dtype=torch.float64, device=pits.device)  # no change
     for ridge in sorted(ridges, reverse=True):
         theta, value = solve(points, used, within, ridge, theta)
         gain = (value[1:].gather(0, fold[None])[0] + nothing)[back]
-        candidates.append(Candidate(ridge, theta[0], theta[1:], gain))
+        candidates.append(Candidate(ridge, theta[0], theta[1:], gain, features))
         if float((weights[back] * gain).sum()) > _SATURATED * float(nothing * weights.sum()):
             break
         loss, error = mean_and_error(best - gain, weights[back], folds.block)
@@ -59,22 +72,21 @@ def ridge_path(pits: Tensor, weights: Tensor, folds: Folds, ridges: tuple[float,
 
 
 def solve(points: Points, used: Tensor, within: list[slice], ridge: float, start: Tensor) -> tuple[Tensor, Tensor]:
-    """Newton's method for A weightings (A, N) of the cases: coefficients (A, J, K) and log likelihoods (A, N).
+    """Newton's method for A weightings (A, N) of the cases: coefficients (A, ...) and log likelihoods (A, N).
 
     Row 0 of `used` is everything and row f + 1 leaves slice f of `within` out, or there is row 0 alone. Row 0's Hessian,
     less that of the slice, is a row's metric, and is kept for a few passes: a gradient costs far less. A step that loses
     is halved.
     """
-    totals = used.sum(-1)[:, None, None]
-    degree = start.shape[1]
-    penalty = ridge * torch.arange(1, degree + 1, dtype=start.dtype, device=start.device).square()[:, None]
-    penalty = penalty.expand(start.shape[1:])
+    start_shape, start = start.shape, start.flatten(1)
+    totals = used.sum(-1, keepdim=True)
+    orders = torch.arange(1, points.degree + 1, dtype=start.dtype, device=start.device)
+    penalty = (ridge * orders.square()[:, None]).expand(points.shape).flatten()
 
     def look(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         value = points.evaluate(theta, used)
-        objective = (used * value.log_likelihood).sum(-1) / totals[:, 0, 0] - 0.5 * (penalty * theta.square()).sum(
-            (1, 2)
-        )
+        mean = (used * value.log_likelihood).sum(-1) / totals[:, 0]
+        objective = mean - 0.5 * (penalty * theta.square()).sum(-1)
         return objective, value.gradient / totals - penalty * theta, value.log_likelihood
 
     theta = start
@@ -82,30 +94,30 @@ def solve(points: Points, used: Tensor, within: list[slice], ridge: float, start
     for step_number in range(_PASSES):
         if step_number % _REFRESH == 0:
             metric = _metric(points, theta[0], used, within, totals, penalty)
-        step = torch.cholesky_solve(gradient.flatten(1)[..., None], metric)[..., 0].reshape(theta.shape)
-        if float((step * gradient).sum((1, 2)).max()) < 2 * _CLOSE:
+        step = torch.cholesky_solve(gradient[..., None], metric)[..., 0]
+        if float((step * gradient).sum(-1).max()) < 2 * _CLOSE:
             break
-        size = torch.ones(len(theta), 1, 1, dtype=theta.dtype, device=theta.device)
+        size = torch.ones(len(theta), 1, dtype=theta.dtype, device=theta.device)
         for _ in range(20):
             tried = theta + size * step
             found = look(tried)
             worse = found[0] < objective - 1e-9
             if not bool(worse.any()):
                 break
-            size = torch.where(worse[:, None, None], 0.5 * size, size)
+            size = torch.where(worse[:, None], 0.5 * size, size)
         else:
             break
         theta, (objective, gradient, log_likelihood) = tried, found
-    return theta, log_likelihood
+    return theta.reshape(start_shape), log_likelihood
 
 
 def _metric(
     points: Points, theta: Tensor, used: Tensor, within: list[slice], totals: Tensor, penalty: Tensor
 ) -> Tensor:
-    """Cholesky factors (A, J K, J K) of minus the Hessians per case, ridge included."""
+    """Cholesky factors (A, coefficients, coefficients) of minus the Hessians per case, ridge included."""
     parts = points.information(theta, used[0], within)
     whole = parts.sum(0, keepdim=True)
-    matrices = torch.cat([whole, whole - parts])[: len(used)] / totals
+    matrices = torch.cat([whole, whole - parts])[: len(used)] / totals[..., None]
     # collinear projections leave directions without information; a trace of the diagonal keeps the factor defined
     floor = 1e-6 * matrices.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True) + 1e-12
-    return torch.linalg.cholesky(matrices + torch.diag_embed(penalty.flatten() + floor))
+    return torch.linalg.cholesky(matrices + torch.diag_embed(penalty + floor))

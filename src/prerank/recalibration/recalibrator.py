@@ -14,19 +14,15 @@ from prerank.calibration import PreRank, listed_preranks
 from prerank.forecast import (
     Ensemble,
     Forecast,
-    as_ensemble,
     as_tensor,
     described,
-    observations_and_forecast,
-    require_fitting,
-    require_members,
-    require_observations,
-    require_parameters,
     require_whole,
 )
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.atoms import in_words, tied_shares
+from prerank.recalibration.densities import held_out_cases, one_model
 from prerank.recalibration.dressing import Dressing
+from prerank.recalibration.features import Features, raw_features
 from prerank.recalibration.folds import folds_of
 from prerank.recalibration.persistence import read, write
 from prerank.recalibration.steps import Fitted, HeldOut, Step
@@ -45,14 +41,16 @@ class Recalibrator(BaseEstimator):
     """Learn on held-out cases how a forecast goes wrong, and correct other forecasts of the same kind.
 
     `preranks` are what the tilt looks along, the paper's without it. `steps` are what is done, in this order: by default
-    `(Affine(), Tilt())`, for a bare `Ensemble` `(Dressing(), Tilt())`. Every step but dressing may find that nothing has to
-    be changed, which is the usual answer for a calibrated forecast. Cross-validation has `n_folds` folds; everything random
-    depends on `seed`.
+    `(Affine(), Tilt(), Tilt())`, the second tilt along PITs of what the first has made, for a bare `Ensemble`
+    `(Dressing(), Tilt())`, and with features a `Tilt(degree=2, by_features=True)` before the others. Every step but dressing
+    may find that nothing has to be changed, which is the usual answer for a calibrated forecast. Cross-validation has
+    `n_folds` folds; everything random depends on `seed`.
 
     Fit it on cases that the forecast itself was not fitted on, and judge the result on others again: `check(y, corrected)`.
 
-    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `densities_` (densities of old PITs,
-    for `prerank.reporting.recalibration_figure`), `tied_` (share of repeated observations by target).
+    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `n_features_`, `densities_`
+    (densities of old PITs, for `prerank.reporting.recalibration_figure`) and `tied_` (share of repeated observations by
+    target).
 
     >>> from prerank import GaussianMixture
     >>> def forecast(n):  # says zero where one is right
@@ -76,47 +74,71 @@ class Recalibrator(BaseEstimator):
         self.n_folds = n_folds
         self.seed = seed
 
-    def fit(self, forecast: Any, y: Any, *, case_weights: Any = None, blocks: Any = None) -> Self:
+    def fit(self, forecast: Any, y: Any, *, features: Any = None, case_weights: Any = None, blocks: Any = None) -> Self:
         """Learn from forecasts of held-out cases and their observations (N, D).
 
         The forecast stands where scikit-learn has X: an `Ensemble`, members (N, M, D), or a distribution of N cases.
-        `case_weights` (N,) say how much a case counts; cases with the same label in `blocks` (N,) stay in one fold and count
-        as one in standard errors.
+        `features` (N, L), a few numbers per case, are what the correction may depend on: for calibration given them, and not
+        only on average. `case_weights` (N,) say how much a case counts; cases with the same label in `blocks` (N,) stay in
+        one fold and count as one in standard errors.
         """
-        y, forecast = _prepared(y, forecast)
-        steps = _listed_steps(self.steps, forecast)
+        forecast, y = held_out_cases(forecast, y)
+        if y.ndim != 2:
+            raise ValueError(f"y has shape {tuple(y.shape)}; a Recalibrator takes one model, y (cases, targets)")
+        given = None if features is None else Features.of(features, len(y), y.device)
+        steps = _listed_steps(self.steps, forecast, given is not None)
         seed = require_whole(self.seed, "seed", at_least=None)
         folds = folds_of(len(y), require_whole(self.n_folds, "n_folds", at_least=2), blocks, seed, y.device)
         weights = _case_weights(case_weights, y)
-        held_out = HeldOut(y, weights, folds, listed_preranks(self.preranks, y.shape[-1]), seed)
+        held_out = HeldOut(y, weights, folds, listed_preranks(self.preranks, y.shape[-1]), seed, given)
         fitted: list[Fitted] = []
         current = forecast
         with torch.no_grad():
-            for step in steps:
+            for place, step in enumerate(steps):
+                if place and step == steps[place - 1] and not fitted[-1].changed:
+                    continue  # what changed nothing changes nothing again
                 fitted.append(step.fit(current, held_out))
-                current = fitted[-1].transform(current)
+                current = _transformed(fitted[-1], current, None if given is None else given.raw)
         self.steps_ = tuple(fitted)
         self.n_cases_, self.n_targets_ = len(y), y.shape[-1]
         self.tied_ = tied_shares(y).cpu().numpy()
+        self.n_features_ = 0 if given is None else given.values.shape[1]
         return self
 
-    def transform(self, forecast: Any) -> Forecast:
-        """The corrected forecast of other cases; the same object where nothing was changed."""
+    def transform(self, forecast: Any, features: Any = None) -> Forecast:
+        """The corrected forecast of other cases; the same object where nothing was changed.
+
+        `features` (N, L) are those of these cases, in the order that `fit` was given, if it was given any.
+        """
         check_is_fitted(self, "steps_")
-        current: Forecast = (
-            forecast if isinstance(forecast, torch.distributions.Distribution) else as_ensemble(forecast)
-        )
+        current = one_model(forecast)
         targets = current.n_targets if isinstance(current, Ensemble) else current.event_shape[-1:].numel()
         if targets != self.n_targets_:
             raise ValueError(
                 f"the forecast is for {targets} targets, but the Recalibrator was fitted on {self.n_targets_}; "
                 "give it a forecast of the same targets"
             )
-        require_parameters(current)
+        raw = self._features(features, current)
         with torch.no_grad():
             for step in self.steps_:
-                current = step.transform(current)
+                current = _transformed(step, current, raw)
         return current
+
+    def _features(self, given: Any, forecast: Forecast) -> Tensor | None:
+        if (given is None) != (self.n_features_ == 0):
+            known = counted(self.n_features_, "feature") if self.n_features_ else "no features"
+            passed = "none" if given is None else "some"
+            raise ValueError(f"the Recalibrator was fitted on {known}, and {passed} are given; pass the same as to fit")
+        if given is None:
+            return None
+        n_cases = len(forecast.members) if isinstance(forecast, Ensemble) else forecast.batch_shape[-1]
+        raw = raw_features(given, n_cases)
+        if raw.shape[1] != self.n_features_:
+            raise ValueError(
+                f"{counted(raw.shape[1], 'feature')} are given, but the Recalibrator was fitted on {self.n_features_}; "
+                "pass the same ones in the same order"
+            )
+        return raw
 
     @property
     def changed_(self) -> bool:
@@ -153,8 +175,9 @@ class Recalibrator(BaseEstimator):
     def save(self, path: Path | str) -> None:
         """Write what was learnt to one file, safetensors with JSON in its header."""
         check_is_fitted(self, "steps_")
-        about = {"n_cases": self.n_cases_, "n_targets": self.n_targets_, "n_folds": self.n_folds, "seed": self.seed}
-        write(path, self.steps_, {**about, "tied": self.tied_.tolist()})
+        about = {"n_cases": self.n_cases_, "n_targets": self.n_targets_, "n_features": self.n_features_}
+        about |= {"n_folds": self.n_folds, "seed": self.seed, "tied": self.tied_.tolist()}
+        write(path, self.steps_, about)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -164,35 +187,31 @@ class Recalibrator(BaseEstimator):
         result.steps_ = steps
         result.n_cases_, result.n_targets_ = about["n_cases"], about["n_targets"]
         result.tied_ = np.asarray(about.get("tied", [0.0] * result.n_targets_))
+        result.n_features_ = about.get("n_features", 0)
         return result
 
 
-def _prepared(y: Any, forecast: Any) -> tuple[Tensor, Forecast]:
-    inputs = observations_and_forecast(y, forecast)
-    y, forecast = inputs.y, inputs.forecast
-    batch = forecast.members.shape[:-2] if isinstance(forecast, Ensemble) else forecast.batch_shape
-    if y.ndim != 2 or len(batch) > 1:
-        raise ValueError(
-            f"y has shape {tuple(y.shape)} and the forecast batch shape {tuple(batch)}; a Recalibrator takes one model, "
-            "y (cases, targets)"
-        )
-    require_fitting(y, forecast)
-    require_observations(y)
-    require_parameters(forecast)
-    if isinstance(forecast, Ensemble):
-        require_members(forecast)
-    return y, forecast
+def _transformed(step: Fitted, forecast: Forecast, features: Tensor | None) -> Forecast:
+    if isinstance(step, FittedTilt) and step.n_features:
+        return step.transform(forecast, features)
+    return step.transform(forecast)
 
 
-def _listed_steps(steps: Any, forecast: Forecast) -> list[Step]:
+def _listed_steps(steps: Any, forecast: Forecast, with_features: bool) -> list[Step]:
     if steps is None:
-        return [Dressing() if isinstance(forecast, Ensemble) else Affine(), Tilt()]
+        transport: Step = Dressing() if isinstance(forecast, Ensemble) else Affine()
+        again = [] if isinstance(forecast, Ensemble) else [Tilt()]
+        return [transport, *([Tilt(degree=2, by_features=True)] if with_features else []), Tilt(), *again]
     listed = [steps] if hasattr(steps, "fit") or not isinstance(steps, Sequence) else list(steps)
     for step in listed:
         if isinstance(step, type) or not hasattr(step, "fit"):
             raise TypeError(f"steps: {described(step)} is no step; pass values such as (Affine(), Tilt())")
     if not listed:
         raise ValueError("steps=(): nothing would be learnt; pass at least one, such as (Affine(), Tilt())")
+    if with_features and not any(getattr(step, "by_features", False) for step in listed):
+        raise ValueError(
+            "features are given, and no step uses them; put Tilt(degree=2, by_features=True) among the steps"
+        )
     return listed
 
 

@@ -31,11 +31,11 @@ from prerank.recalibration.densities import (
     as_density,
     density_scale,
     held_out_cases,
-    in_parts,
     log_density,
     one_model,
     require_fitted,
 )
+from prerank.recalibration.parts import in_parts
 from prerank.wording import shape_in_words
 
 

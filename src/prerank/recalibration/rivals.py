@@ -18,11 +18,11 @@ from prerank.recalibration.densities import (
     as_mixture,
     density_scale,
     held_out_cases,
-    in_parts,
     log_density,
     one_model,
     require_fitted,
 )
+from prerank.recalibration.parts import in_parts
 from prerank.recalibration.quantiles import Components, QuantileMap, from_normal_scores, normal_scores, plotting_levels
 
 

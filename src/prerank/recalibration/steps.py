@@ -9,19 +9,24 @@ from torch.distributions import Distribution, MultivariateNormal
 
 from prerank.calibration import PreRank
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.recalibration.features import Features
 from prerank.recalibration.folds import Folds, mean_and_error
 
 FOR_MOMENTS = 1000  # draws of a distribution that does not know its mean or variance
 
 
 class HeldOut(NamedTuple):
-    """Observations (N, D) that the forecast was not fitted on, weights (N,) with mean one, folds, pre-ranks and a seed."""
+    """Observations (N, D) that the forecast was not fitted on, weights (N,) with mean one, folds, pre-ranks and a seed.
+
+    `features` are those of the cases, or None.
+    """
 
     y: Tensor
     weights: Tensor
     folds: Folds
     preranks: Sequence[PreRank]
     seed: int
+    features: Features | None = None
 
     def gain(self, values: Tensor) -> tuple[float, float]:
         """Weighted mean and standard error of a value per case."""

@@ -7,12 +7,15 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.forecast import Ensemble, Forecast, equally_weighted_draws, require_whole
-from prerank.recalibration.basis import log_tilt
+from prerank.recalibration.basis import by_case, log_tilt
+from prerank.recalibration.features import standardised
 from prerank.recalibration.guard import Guard, Verdict
-from prerank.recalibration.oldpits import OldPITs, select, some_cases
+from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.parts import select, some_cases
 from prerank.recalibration.path import Path, ridge_path
 from prerank.recalibration.steps import HeldOut, as_mixture
 from prerank.recalibration.tilted import Tilted
+from prerank.wording import counted
 
 N_BINS = 20
 
@@ -27,9 +30,12 @@ class Tilt:
     coefficients maximise the ranking likelihood of the observation among `n_draws` draws, less a ridge that grows with j².
     The ridge is chosen from `ridges` by cross-validation, the strongest within one standard error of the best, and no change
     competes.
-    A fit is kept only if pools of draws keep an effective share of at least `least_effective_share`, and if the fair energy
-    score of equally weighted draws is not worse by more than its standard error, both on folds that the fit has not seen;
-    otherwise a stronger ridge is tried, and no change in the end.
+    A fit is kept only if pools of draws keep an effective share of at least `least_effective_share`, if the energy score is
+    not worse by more than `errors` standard errors, and if the density's own calibration (HDR) is not clearly worse, all on
+    folds that the fit has not seen; otherwise a stronger ridge is tried, and no change in the end.
+
+    With `by_features=True` coefficients are linear in the features that `fit` is given, and zero on their average: what is
+    learnt is how the error depends on them. A low `degree` will do; a tilt without features comes after it.
 
     Weights cannot create support: a forecast that is far too narrow has to be widened first (`Affine`, `Dressing`).
     """
@@ -40,6 +46,8 @@ class Tilt:
     pool: int = 2000
     ridges: tuple[float, ...] = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
     least_effective_share: float = 0.02
+    errors: float = 2.0
+    by_features: bool = False
 
     def __post_init__(self) -> None:
         for name in ("degree", "n_draws", "n_reference", "pool"):
@@ -51,7 +59,10 @@ class Tilt:
         law = _distribution(forecast)
         old = OldPITs(tuple(held_out.preranks), self.n_reference, held_out.seed)
         pits = self.points(law, held_out, old)
-        path = ridge_path(pits, held_out.weights, held_out.folds, self.ridges, self.degree)
+        features = held_out.features if self.by_features else None
+        if self.by_features and features is None:
+            raise ValueError("Tilt(by_features=True) needs features; pass fit(forecast, y, features=...)")
+        path = ridge_path(pits, held_out.weights, held_out.folds, self.ridges, self.degree, features)
         return self._judged(law, held_out, old, pits, path)
 
     def points(self, law: Distribution, held_out: HeldOut, old: OldPITs) -> Tensor:
@@ -59,7 +70,10 @@ class Tilt:
         parts, cases = [], torch.arange(len(held_out.y), device=held_out.y.device)
         for some in some_cases(law, (self.n_draws + 1) * 8 * law.event_shape[-1], held_out.y.device):
             part, ids = select(law, some), cases[some]
-            drawn = equally_weighted_draws(part, self.n_draws, held_out.seed, "draws of the tilt", ids).members
+            source = part
+            if isinstance(part, Tilted):  # a few copies do no harm here, and a pool is most of the work
+                source = Tilted(part.base, part.pits, part.theta, part.pool, part.case_ids)
+            drawn = equally_weighted_draws(source, self.n_draws, held_out.seed, "draws of the tilt", ids).members
             points = torch.cat([held_out.y[some][:, None].to(drawn), drawn], 1)
             parts.append(old(part, points, ids).float())
         return torch.cat(parts)
@@ -71,13 +85,18 @@ class Tilt:
             guard = Guard.of(law, held_out, old)
             for place in range(path.choice, -1, -1):
                 verdict = guard.verdict(path.candidates[place])
-                if verdict.harmless(self.least_effective_share):
+                if verdict.harmless(self.least_effective_share, self.errors):
                     chosen = path.candidates[place]
                     break
                 refused = True
-        theta = torch.zeros(self.degree, pits.shape[-1], dtype=torch.float64) if chosen is None else chosen.theta
-        gain, error = (0.0, 0.0) if chosen is None else held_out.gain(chosen.gain)
-        exponent = log_tilt(pits, theta)
+        gain, error, theta = 0.0, 0.0, torch.zeros(self.degree, pits.shape[-1], dtype=torch.float64)
+        features = held_out.features if self.by_features else None
+        if features is not None:
+            theta = theta.expand(features.values.shape[1], *theta.shape).clone()
+        if chosen is not None:
+            (gain, error), theta = held_out.gain(chosen.gain), chosen.theta
+        by = theta if features is None else by_case(theta.to(pits.device), features.values)
+        exponent = log_tilt(pits, by)
         own = float((held_out.weights * torch.softmax(exponent, -1)[:, 0]).mean())
         shares = torch.softmax(exponent[:, 1:], -1)
         names = old.names(law)
@@ -96,6 +115,7 @@ class Tilt:
             self.n_reference,
             self.pool,
             held_out.seed,
+            *(() if features is None else (features.centre, features.spread)),
         )
 
 
@@ -124,7 +144,8 @@ class FittedTilt:
 
     `groups` are the pre-ranks' names and numbers of projections; `observed` and `corrected` (K, bins) are densities of the
     old PITs, of the observations and under the corrected forecast. `own_weight` is the mean share of the observation among
-    itself and the draws, weighted by the tilt: above 0.02, PITs with the observation's own weight hide error.
+    itself and the draws, weighted by the tilt: above 0.02, PITs with the observation's own weight hide error. A tilt by
+    features has coefficients (L, J, K), and the `centre` and `spread` (L,) of the features.
     """
 
     preranks: tuple
@@ -141,19 +162,32 @@ class FittedTilt:
     n_reference: int
     pool: int
     seed: int
+    centre: Tensor | None = None
+    spread: Tensor | None = None
 
     @property
     def changed(self) -> bool:
         return self.ridge is not None
 
-    def transform(self, forecast: Forecast) -> Forecast:
+    @property
+    def n_features(self) -> int:
+        """How many features it needs, 0 for none."""
+        return 0 if self.centre is None else len(self.centre)
+
+    def transform(self, forecast: Forecast, features: Tensor | None = None) -> Forecast:
+        """The tilted forecast; `features` (N, L) as they were given to `fit`, in the same order."""
         law = _distribution(forecast)
         if not self.changed:
             return forecast
-        return Tilted(law, OldPITs(self.preranks, self.n_reference, self.seed), self.theta, self.pool)
+        old, theta = OldPITs(self.preranks, self.n_reference, self.seed), self.theta
+        if self.centre is not None and self.spread is not None:
+            assert features is not None
+            theta = by_case(theta.to(features.device), standardised(features, self.centre, self.spread))
+        return Tilted(law, old, theta, self.pool, share=self.verdict.effective_share)
 
     def summary(self) -> str:
         names = ", ".join(name for name, _ in self.groups)
+        tilt = f"tilt by {counted(self.n_features, 'feature')}" if self.n_features else "tilt"
         if not self.changed:
             why = "the held-out cases support no tilt"
             if self.refused:
@@ -161,9 +195,9 @@ class FittedTilt:
                     f"a tilt fits, but would do harm (effective size {self.verdict.effective_share:.1%} of a pool, energy "
                     f"score worse by {-self.verdict.gain:.3g} ± {self.verdict.gain_error:.2g})"
                 )
-            return f"tilt: nothing was changed along {names}; {why}"
-        share, score, gain, error = self.verdict
+            return f"{tilt}: nothing was changed along {names}; {why}"
+        share, score, gain, error, *_ = self.verdict
         return (
-            f"tilt: along {names} with ridge {self.ridge:g}; gain {self.gain:.4f} ± {self.gain_error:.4f} nats per case; "
+            f"{tilt}: along {names} with ridge {self.ridge:g}; gain {self.gain:.4f} ± {self.gain_error:.4f} nats per case; "
             f"energy score {score:.4g} before, gain {gain:.3g} ± {error:.2g}; effective size {share:.0%} of a pool"
         )

@@ -1,6 +1,7 @@
 """The corrected forecast: a distribution with a density that is multiplied by a function of its own PITs."""
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,7 +12,8 @@ from torch.distributions import Distribution, constraints
 from prerank.forecast import Ensemble, equally_weighted_draws
 from prerank.randomness import case_keys, uniform
 from prerank.recalibration.basis import log_tilt
-from prerank.recalibration.oldpits import OldPITs, select, some_cases
+from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.parts import select, some_cases
 from prerank.wording import shape_in_words
 
 POOL_PER_DRAW = 2
@@ -30,44 +32,61 @@ class Moments(NamedTuple):
 class Tilted(Distribution):
     r"""$f^*(y \mid x) \propto f(y \mid x) \exp \sum_{kj} \theta_{jk} b_j(Z_k(y; x))$ with f = `base` and PITs Z under f.
 
-    Draws are equally weighted: resampled from `pool` draws of the base, or two for every draw that is asked for if that is
-    more, by their weights. `effective_size` (N,) is how many independent draws such a pool is worth. The normaliser,
+    Coefficients `theta` are (J, K), or (N, J, K) where they differ by case. The base may be a `Tilted` itself: draws then
+    come from the forecast at the bottom, its `root`, and weigh by all tilts at once.
+
+    Draws are equally weighted: resampled by their weights, at even steps, from `pool` draws of the root, or from as many
+    as are worth two for every draw that is asked for, by `share`, the effective share of a pool that is expected; so few
+    are copies. `effective_size` (N,) is how many independent draws a pool is worth. The normaliser,
     mean and covariance are averages over a pool; `log_normaliser_error` (N,) is the standard error of the log density that
     comes of it, and where the effective size is small the log density is optimistic. Draws through
-    `prerank.forecast.equally_weighted_draws` depend on (seed, stream, case) alone if those of the base do.
+    `prerank.forecast.equally_weighted_draws` depend on (seed, stream, case) alone if those of the root do.
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - torch's protocol
     has_rsample = False
 
     def __init__(
-        self, base: Distribution, pits: OldPITs, theta: Tensor, pool: int = 2000, case_ids: Tensor | None = None
+        self,
+        base: Distribution,
+        pits: OldPITs,
+        theta: Tensor,
+        pool: int = 2000,
+        case_ids: Tensor | None = None,
+        share: float = 1.0,
     ) -> None:
-        self.base, self.pits, self.theta, self.pool = base, pits, theta, pool
+        self.base, self.pits, self.theta, self.pool, self.share = base, pits, theta, pool, share
         self.case_ids = torch.arange(base.batch_shape[-1]) if case_ids is None else case_ids
         super().__init__(base.batch_shape, base.event_shape, validate_args=False)
 
     def __repr__(self) -> str:
         sizes = shape_in_words((), case=self.batch_shape[-1], target=self.event_shape[-1])
-        return f"Tilted({type(self.base).__name__}, {sizes})"
+        return f"Tilted({type(self.root).__name__}, {sizes})"
+
+    @property
+    def root(self) -> Distribution:
+        """The forecast that was tilted first."""
+        return self.base.root if isinstance(self.base, Tilted) else self.base
 
     @property
     def support(self) -> Any:
-        return self.base.support
+        return self.root.support
 
     def select(self, cases: Tensor | slice) -> "Tilted":
         """The same forecast for some of its cases."""
-        if not hasattr(self.base, "select"):
-            raise TypeError(f"a Tilted {type(self.base).__name__} cannot be cut into cases; cut it before it is tilted")
+        if not hasattr(self.root, "select"):
+            raise TypeError(f"a Tilted {type(self.root).__name__} cannot be cut into cases; cut it before it is tilted")
         ids = self.case_ids[cases.cpu() if isinstance(cases, Tensor) else cases]
-        return Tilted(select(self.base, cases), self.pits, self.theta, self.pool, ids)
+        theta = self.theta
+        if theta.ndim == 3:
+            theta = theta[cases.to(theta.device) if isinstance(cases, Tensor) else cases]
+        return Tilted(select(self.base, cases), self.pits, theta, self.pool, ids, self.share)
 
     def log_weights(self, points: Tensor) -> Tensor:
-        """The exponent of the tilt at points (N, P, D): (N, P)."""
+        """The exponent of the tilt, of all tilts, at points (N, P, D): (N, P)."""
         result = points.new_empty(points.shape[:-1])
-        for cases in self._chunks(points.shape[-2], points.device):
-            old = self.pits(select(self.base, cases), points[cases], self.case_ids[cases].to(points.device))
-            result[cases] = log_tilt(old, self.theta)
+        for cases, part in self._parts(points.shape[-2], points.device):
+            result[cases] = part._exponent(points[cases])
         return result
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -80,7 +99,7 @@ class Tilted(Distribution):
         points = value.reshape(-1, *value.shape[-2:]).movedim(0, -2)
         with torch.no_grad():
             tilt = self.log_weights(points).movedim(-1, 0).reshape(value.shape[:-1])
-            return self.base.log_prob(value) + tilt - self._moments.log_normaliser
+            return self.root.log_prob(value) + tilt - self._moments.log_normaliser
 
     @property
     def log_normaliser_error(self) -> Tensor:
@@ -109,12 +128,21 @@ class Tilted(Distribution):
     ) -> Ensemble:
         """Equally weighted draws (N, M, D), resampled from a pool."""
         ids = self.case_ids if case_ids is None else case_ids.cpu()
-        parts = []
-        for cases in self._chunks(max(self.pool, POOL_PER_DRAW * n_draws), None):
-            members, share = self._pooled(cases, max(self.pool, POOL_PER_DRAW * n_draws), seed, stream, ids)
+        n_points = max(self.pool, math.ceil(POOL_PER_DRAW * n_draws / self.share))
+        drawn = []
+        for cases, part in self._parts(n_points, None):
+            # PITs are learnt under the forecast's own identifiers, whatever names the draws are asked for by
+            members = equally_weighted_draws(part.root, n_points, seed, f"pool for {stream}", ids[cases]).members
             keys = case_keys(seed, ids[cases].to(members.device), "resampling", stream)
-            parts.append(resampled(members, share, uniform(keys, (n_draws,))))
-        return Ensemble(torch.cat(parts))
+            share = torch.softmax(part._exponent(members), -1)
+            drawn.append(resampled(members, share, even_steps(uniform(keys, (1,)), n_draws)))
+        return Ensemble(torch.cat(drawn))
+
+    def reference_draws(self, n_draws: int, stream: str) -> Ensemble:
+        """Draws (N, M, D) for PITs to be learnt from: at even steps through the pool that the moments come from."""
+        members, exponent = self._kept
+        keys = case_keys(self.pits.seed, self.case_ids.to(members.device), "even steps", stream)
+        return Ensemble(resampled(members, torch.softmax(exponent, -1), even_steps(uniform(keys, (1,)), n_draws)))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Equally weighted draws from torch's global generator, sample axes first, as torch has it."""
@@ -123,31 +151,35 @@ class Tilted(Distribution):
         drawn = self.ensemble(math.prod(sample_shape), seed, "sample").members
         return drawn.movedim(-2, 0).reshape(*sample_shape, *self.batch_shape, *self.event_shape)
 
-    def _chunks(self, n_points: int, device: torch.device | None) -> list[slice]:
-        widest = max(self.theta.shape[-1], 8) * n_points
-        return some_cases(self.base, widest, device or self.theta.device)
+    def _parts(self, n_points: int, device: torch.device | None) -> Iterator[tuple[slice, "Tilted"]]:
+        """A few cases at a time, and the forecast for them."""
+        slices = some_cases(self.root, max(self.theta.shape[-1], 8) * n_points, device or self.theta.device)
+        for cases in slices:
+            yield cases, self if len(slices) == 1 else self.select(cases)
 
-    def _pooled(self, cases: slice, n_points: int, seed: int, stream: str, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """A pool (n, P, D) of draws of the base, and shares (n, P) by the tilt."""
-        base = select(self.base, cases)
-        # PITs are learnt under the forecast's own identifiers, whatever names the draws are asked for by
-        members = equally_weighted_draws(base, n_points, seed, f"pool for {stream}", ids[cases]).members
-        old = self.pits(base, members, self.case_ids[cases].to(members.device))
-        return members, torch.softmax(log_tilt(old, self.theta), -1)
+    def _exponent(self, points: Tensor) -> Tensor:
+        """The exponent of all tilts at points (N, P, D), all cases at once."""
+        own = log_tilt(self.pits(self.base, points, self.case_ids.to(points.device)), self.theta)
+        return own + self.base._exponent(points) if isinstance(self.base, Tilted) else own
+
+    @cached_property
+    def _kept(self) -> tuple[Tensor, Tensor]:
+        """A pool (N, P, D) of draws of the root, and the exponent (N, P) there."""
+        stream = "pool for the normaliser"
+        members = equally_weighted_draws(self.root, self.pool, self.pits.seed, stream, self.case_ids).members
+        return members, self._exponent(members)
 
     @cached_property
     def _moments(self) -> Moments:
-        parts = []
-        for cases in self._chunks(self.pool, None):
-            base = select(self.base, cases)
-            ids = self.case_ids[cases]
-            points = equally_weighted_draws(base, self.pool, self.pits.seed, "pool for the normaliser", ids).members
-            exponent = log_tilt(self.pits(base, points, ids.to(points.device)), self.theta)
+        found = []
+        kept = "_kept" in self.__dict__  # a pool that is there already serves all cases
+        for part in [self] if kept else [part for _, part in self._parts(self.pool, None)]:
+            points, exponent = part._kept
             share = torch.softmax(exponent, -1)
             squares = share.square().sum(-1)
             mean = (share[..., None] * points).sum(-2)
             centred = points - mean[..., None, :]
-            parts.append(
+            found.append(
                 Moments(
                     torch.logsumexp(exponent, -1) - math.log(self.pool),
                     (squares - 1 / self.pool).clamp_min(0.0).sqrt(),
@@ -156,7 +188,12 @@ class Tilted(Distribution):
                     1 / squares,
                 )
             )
-        return Moments(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        return Moments(*(torch.cat(column) for column in zip(*found, strict=True)))
+
+
+def even_steps(start: Tensor, count: int) -> Tensor:
+    """Numbers (n, M) at even steps through (0, 1) from a start (n, 1)."""
+    return (torch.arange(count, device=start.device) + start) / count
 
 
 def resampled(members: Tensor, share: Tensor, u: Tensor) -> Tensor:

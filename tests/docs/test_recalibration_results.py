@@ -1,0 +1,77 @@
+"""Numbers of recalibration on real data are those of the records, in the tables and on the page."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "results" / "recalibration"
+PAGE = (ROOT / "docs" / "guide" / "recalibration.md").read_text(encoding="utf-8")
+
+NAMES = {
+    "plain": "the network as it is",
+    "penalty on all": "penalty on all pre-ranks, strength 10",
+    "affine": "`Affine()` alone",
+    "HDR recalibration": "`HDRRecalibration`",
+    "latent recalibration": "`LatentRecalibration`",
+    "Schaake shuffle": "`SchaakeShuffle`",
+    "ECC": "`EnsembleCopulaCoupling`",
+    "affine + tilt": "`(Affine(), Tilt())`",
+    "affine + tilt + tilt": "`(Affine(), Tilt(), Tilt())`, the default",
+}
+
+
+@pytest.fixture(scope="module")
+def summary():
+    with (FOLDER / "summary.csv").open() as stream:
+        return {row["method"]: row for row in csv.DictReader(stream)}
+
+
+@pytest.mark.parametrize("method", NAMES)
+def test_the_page_shows_the_summary_of_the_records(method, summary):
+    row = summary[method]
+    mean, worst = "-", "-"
+    if method != "plain":
+        mean = f"{float(row['energy score %']):+.2f} %"
+        worst = f"{float(row['worst %']):+.2f} % ({row['worst dataset']})"
+    shares = f"{row['near']} of {row['cells']} | {float(row['not rejected %']):.0f} %"
+    assert f"| {NAMES[method]} | {shares} | {mean} | {worst} |" in PAGE
+
+
+def test_the_tables_are_made_from_the_records(summary, benchmark_script):
+    tables = benchmark_script("recalibration_tables")
+    records = tables.read(FOLDER / "real.jsonl")
+    assert len(records) == len({(item["dataset"], item["seed"], item["method"]) for item in records})
+    made = tables.summary_table(tables.means(tables.cell_table(records)), tables.score_table(records))
+    for row in made.to_dict("records"):
+        known = summary[row["method"]]
+        assert (row["near"], row["cells"]) == (int(known["near"]), int(known["cells"]))
+        assert row["energy score %"] == pytest.approx(float(known["energy score %"]), abs=1e-3)
+    covered = tables.region_table(records)
+    inside = (covered["coverage"] >= covered["low"]) & (covered["coverage"] <= covered["high"])
+    own = covered["region"] == "recalibrated"
+    assert bool(inside[own].all())
+    assert f"covered as promised in all {int(own.sum())} cells" in " ".join(PAGE.split())
+
+
+def test_the_decision_shows_what_was_tried_as_it_is_recorded(benchmark_script):
+    tables = benchmark_script("recalibration_tables")
+    page = (ROOT / "docs" / "decisions" / "23-recalibration.md").read_text(encoding="utf-8")
+    table = tables.tried_table(tables.read(FOLDER / "real.jsonl"), tables.read(FOLDER / "tried.jsonl"))
+    shown = [line.split(" | ")[1:] for line in page.splitlines() if " of 7, " in line]
+    made = table[["births2", "scm20d", "scpf", "wq"]].fillna("-").to_numpy().tolist()
+    assert len(shown) >= 10
+    for cells in shown:
+        assert [cell.removesuffix(" |") for cell in cells] in made
+
+
+def test_no_correction_of_a_calibrated_forecast_costs_more_than_it_may():
+    """Losses of likelihood per target, and how often something is changed, over the repetitions that are recorded."""
+    rows = [json.loads(line) for line in (FOLDER / "harmless.jsonl").read_text(encoding="utf-8").splitlines()]
+    for n_cal, limit in ((200, 0.005), (600, 0.002), (2000, 0.0005)):
+        for n_targets in (2, 6, 16):
+            own = [row for row in rows if (row["n_cal"], row["targets"]) == (n_cal, n_targets)]
+            assert sum(row["nll loss"] for row in own) / len(own) / n_targets <= limit
+            assert sum(row["changed"] for row in own) / len(own) <= 0.2
