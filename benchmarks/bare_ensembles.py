@@ -23,6 +23,7 @@ from prerank.forecast import equally_weighted_draws
 from prerank.randomness import torch_generator
 from prerank.recalibration import Affine, Dressing, EnsembleCopulaCoupling, Tilt
 from prerank.scores import Paper
+from prerank.wording import counted
 
 N_DRAWS = 100  # of a corrected law
 N_REPLICATES = 199
@@ -31,6 +32,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     "ECC": EnsembleCopulaCoupling,
     "dressing": lambda: Recalibrator(steps=[Dressing()]),
     "dressing + tilt": lambda: Recalibrator(steps=[Dressing(), Tilt()]),
+    "dressing, M draws": lambda: Recalibrator(steps=[Dressing()]),  # ranks among as few as the raw ensemble has
 }
 
 
@@ -117,6 +119,8 @@ def rows(name: str, data: Data, known: set[tuple[str, str]], where: dict[str, An
             step = METHODS[method]()
             blocks = {"blocks": data.blocks} if isinstance(step, Recalibrator) else {}
             forecast = step.fit(Ensemble(data.members), data.y, **blocks).transform(forecast)
+            if method == "dressing, M draws":
+                forecast = equally_weighted_draws(forecast, data.members.shape[1], 3)
         seconds = time.perf_counter() - started
         yield {"name": name, "method": method, **where, **judged(data, forecast), "seconds": seconds}
 
@@ -146,7 +150,11 @@ def table(records: pd.DataFrame) -> str:
     ]
     for (what, members), part in records.groupby(["data", "members"], sort=False):
         runs = part["name"].nunique()
-        lines += ["", f"## {what}, {members} members, {runs} {'splits' if what == 'temperature' else 'seeds'}", ""]
+        lines += [
+            "",
+            f"## {what}, {members} members, {counted(runs, 'split' if what == 'temperature' else 'seed')}",
+            "",
+        ]
         head = [*names, "rejected", "energy score", "M members", "variogram score", "NLL", "KL to truth"]
         lines += [f"| | {' | '.join(head)} |", f"| --- {'| --- ' * len(head)}|"]
         for method, some in part.groupby("method", sort=False):
@@ -158,7 +166,7 @@ def table(records: pd.DataFrame) -> str:
                 f"{mean['energy score, M members']:.3f}",
             ]
             cells.append(f"{mean['variogram score']:.3f}")
-            cells += ["–" if np.isnan(mean[key]) else f"{mean[key]:.3f}" for key in ("NLL", "KL to truth")]
+            cells += ["–" if np.isnan(mean.get(key, np.nan)) else f"{mean[key]:.3f}" for key in ("NLL", "KL to truth")]
             lines.append(f"| {method} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

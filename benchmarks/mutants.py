@@ -58,6 +58,7 @@ ROOT = Path(__file__).parents[1]
 CORE = (
     "calibration",
     "forecast",
+    "recalibration",
     "scores",
     "training/penalty.py",
     "training/tuning.py",
@@ -67,6 +68,7 @@ CORE = (
 TESTS = {
     "calibration": ("tests/calibration", "tests/diagnosis", "tests/test_bad_inputs.py"),
     "forecast": ("tests/forecast", "tests/diagnosis", "tests/test_bad_inputs.py"),
+    "recalibration": ("tests/recalibration",),
     "scores": ("tests/scores", "tests/test_bad_inputs.py"),
     "training": ("tests/training", "tests/test_bad_inputs.py"),
     "data": ("tests/data", "tests/test_bad_inputs.py"),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from PIL import Image
@@ -128,6 +129,29 @@ def recalibration_of_a_shape() -> None:
     _save(figure, "recalibration-shape.png")
 
 
+def bare_ensembles() -> None:
+    """The committed record of the temperature ensemble: a dot for the mean over splits, a line over all of them."""
+    record = pd.read_csv(HERE.parents[1] / "results" / "recalibration" / "ensembles.csv")
+    record = record[record["data"] == "temperature"]
+    names = ["marginal", "location", "scale", "dependency", "PCA", "HDR", "copula"]
+    colours = {"raw": GREY, "affine": "#56B4E9", "ECC": "#009E73", "dressing, M draws": BLUE, "dressing + tilt": ORANGE}
+    with quiet_style():
+        figure = new_figure(7.0, 2.7)
+        ax = figure.subplots()
+        for place, (method, colour) in enumerate(colours.items()):
+            ratios = record[record["method"] == method][[f"{name} ratio" for name in names]].to_numpy()
+            x = np.arange(len(names)) + 0.14 * (place - 2)
+            ax.vlines(x, ratios.min(0), ratios.max(0), color=colour, lw=1.2, alpha=0.6)
+            ax.plot(x, ratios.mean(0), "o", ms=4, color=colour, label=method)
+        ax.axhline(1.0, color=GREY, lw=0.6, ls=(0, (3, 2)))
+        ax.set_yscale("log")
+        ax.set_yticks([0.5, 1, 2, 5, 10, 20], ["0.5", "1", "2", "5", "10", "20"])
+        ax.set_xticks(range(len(names)), names)
+        ax.set_ylabel("PCE / expected PCE")
+        figure.legend(loc="outside upper right", ncols=5)
+    _save(figure, "recalibration-bare-ensembles.png")
+
+
 def _save(figure: Figure, name: str) -> None:
     file = save_figure(figure, HERE / Path(name).stem, ("png",))[0]
     _compress(file, file)
@@ -147,3 +171,4 @@ if __name__ == "__main__":
     reliability_of_births2()
     recalibration_of_an_ensemble()
     recalibration_of_a_shape()
+    bare_ensembles()

@@ -128,6 +128,7 @@ OTHERWISE = {
     "pip install '.[connectors]'": How(None, "installs, and needs the network"),
     "dask worker --nthreads 1": How(None, "needs a scheduler"),
     "python benchmarks/simulations.py": How(None, "takes minutes"),
+    "python benchmarks/bare_ensembles.py": How(None, "takes many minutes"),
     "python docs/_build/architecture.py": How(None, "writes into the documentation; see test_architecture.py"),
 }
 
