@@ -194,6 +194,6 @@ def from_record(record: Mapping[str, Any] | None) -> Support | None:
     """The support that `as_record` described."""
     if record is None:
         return None
-    kinds: dict[str, type[Levels | Lattice | Ends]] = {kind.__name__: kind for kind in (Levels, Lattice, Ends)}
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
-    return kinds[str(fields.pop("kind"))](**fields)
+    fields: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in record.items()}
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in (Levels, Lattice, Ends)}
+    return kinds[fields.pop("kind")](**fields)
