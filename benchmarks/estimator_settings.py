@@ -30,7 +30,19 @@ CHOOSING = ("households", "births1", "wage", "wq", "meps21", "bio", "calcofi", "
 REPORTED = ("air", "births2", "scm20d", "scpf", "house", "blogdata", "ansur2")
 """The catalogue's datasets that are available, in its order, taken by turns."""
 ROWS = 10_000
-COLUMNS = ("setting", "dataset", "seed", "nll", "energy", "test_nll", "test_energy", "worst", "seconds", "epochs", "note")
+COLUMNS = (
+    "setting",
+    "dataset",
+    "seed",
+    "nll",
+    "energy",
+    "test_nll",
+    "test_energy",
+    "worst",
+    "seconds",
+    "epochs",
+    "note",
+)
 
 START: dict[str, Any] = {
     "learning_rate": 1e-3,

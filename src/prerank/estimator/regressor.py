@@ -44,6 +44,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     model. `device` is where to train and forecast: None is the CPU. Ctrl-C ends the training and keeps the best network
     so far, with a warning; a second one is a KeyboardInterrupt.
 
+    * `n_components`: None is 5, and with more than 16 targets fewer where there are few rows for each.
     * `n_restarts`: how often a network that has waited `patience` epochs, or diverged, goes on from its best weights at
       0.3 times the learning rate. `floor` is the least spread of a component, in standard units.
     * `anchored`: the network starts at the linear-Gaussian reference and learns what differs from it. With
@@ -83,9 +84,9 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         *,
         strengths: Sequence[float] = (0, 0.01, 0.1, 1, 5, 10),
         tolerance: float = 0.1,
-        n_components: int = 5,
+        n_components: int | None = None,
         hidden: Sequence[int] = (100, 100),
-        learning_rate: float = 1e-3,
+        learning_rate: float = 5e-3,
         batch_size: int = 256,
         max_epochs: int = 5000,
         patience: int = 5,
@@ -146,8 +147,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        options = self._options()
         targets = y[:, None] if y.ndim == 1 else y
+        options = self._options(*targets.shape)
         numbered = [f"y{d + 1}" for d in range(targets.shape[1])]
         penalty = self._penalty(targets.shape[1])
         seed = self._seed()
@@ -288,11 +289,11 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def _options(self) -> FitOptions:
+    def _options(self, n_rows: int, n_targets: int) -> FitOptions:
         settings = self.get_params(deep=False)
         require_strengths(settings)
         require_device(self.device)
-        return fit_options(settings)
+        return fit_options(settings, n_rows, n_targets)
 
     def _penalty(self, n_targets: int) -> PreRankPenalty | None:
         """The penalty, refused before any training if it makes no sense for this many targets."""

@@ -28,8 +28,21 @@ PAPER: Mapping[str, Any] = {
 """The settings of the paper, as far as they are the estimator's: `MixtureRegressor.paper()`."""
 
 
-def fit_options(settings: Mapping[str, Any]) -> FitOptions:
-    """Options of a fit, refused with a sentence where they make no sense."""
+def components_for(n_rows: int, n_targets: int) -> int:
+    """How many components `n_rows` training rows can teach: 5, or above 16 targets one for every 32 rows a target.
+
+    >>> components_for(400, 14), components_for(1600, 24), components_for(1600, 100), components_for(16_000, 24)
+    (5, 2, 1, 5)
+    """
+    return 5 if n_targets <= 16 else min(5, max(1, n_rows // (32 * n_targets)))
+
+
+def fit_options(settings: Mapping[str, Any], n_rows: int, n_targets: int) -> FitOptions:
+    """Options of a fit to `n_rows` rows, refused with a sentence where they make no sense."""
+    if settings["n_components"] is None:
+        share = settings["validation_fraction"]
+        own = n_rows - int(share * n_rows) if _is_number(share) else n_rows
+        settings = {**settings, "n_components": components_for(own, n_targets)}
     for name in ("n_components", "batch_size", "max_epochs", "patience"):
         _require_whole(name, settings[name], 1)
     _require_whole("n_restarts", settings["n_restarts"], 0)

@@ -3,10 +3,12 @@
 from prerank.models.anchored import anchored_mixture, anchored_output, anchored_weights
 from prerank.models.network import MixtureNetwork, mixture_from, perceptron
 from prerank.models.reference import LinearGaussian
+from prerank.models.scaled import ScaledMixture
 
 __all__ = [
     "LinearGaussian",
     "MixtureNetwork",
+    "ScaledMixture",
     "anchored_mixture",
     "anchored_output",
     "anchored_weights",

@@ -1,6 +1,6 @@
 r"""A mixture network that starts at the linear-Gaussian reference and departs from it as far as the rows support.
 
-Component c has mean $a + B^\top x + m_c(x)$ and factor $\mathrm{diag}(s_c(x)) R_c(x)$ plus the floor on its diagonal.
+Component c has mean $a + B^\top x + m_c(x)$ and factor $\mathrm{diag}(s_c(x)) R_c(x)$; s and the diagonal of R have a floor.
 B, a and the constant part of R are parameters of their own, beside those of the perceptron that gives the rest.
 """
 
@@ -14,11 +14,10 @@ from torch.nn.functional import softplus
 from prerank.forecast import GaussianMixture
 from prerank.models.network import MixtureNetwork, lower_triangular, perceptron
 from prerank.models.reference import LinearGaussian
+from prerank.models.scaled import ScaledMixture
 
 N_OWN = 3
 """Tensors after those of the perceptron: slopes (E, L, D), levels (E, 1, D), constant parts of the factors (E, C, ...)."""
-
-_UNIT = math.log(math.expm1(1.0))  # where softplus is one
 
 
 def n_outputs(n_targets: int, n_components: int, common: bool) -> int:
@@ -33,6 +32,7 @@ def anchored_weights(
     hidden: Sequence[int],
     seeds: Sequence[int],
     common: bool,
+    floor: float,
     dtype: torch.dtype,
     device: torch.device,
 ) -> list[Tensor]:
@@ -78,13 +78,13 @@ def anchored_mixture(
     logits, means, scales, below = output.split([*sizes, output.shape[-1] - sum(sizes)], -1)
     lead = output.shape[:-1]
     loc = (x @ slope + level)[..., None, :] + means.reshape(*lead, n_components, n_targets)
-    scale = softplus(scales.reshape(*lead, n_components, n_targets) + _UNIT)
-    raw = constant[:, None]
-    if below.shape[-1]:
-        rows, columns = torch.tril_indices(n_targets, n_targets, -1, device=output.device)
-        places = rows * (rows + 1) // 2 + columns
-        varying = below.new_zeros(*lead, n_components, constant.shape[-1])
-        raw = raw + varying.index_copy(-1, places, below.reshape(*lead, n_components, len(places)))
-    factors = scale[..., None] * lower_triangular(raw, n_targets, 0.0)
-    factors = factors + floor * torch.eye(n_targets, dtype=factors.dtype, device=factors.device)
+    unit = math.log(math.expm1(1.0 - floor))  # the scale is one where the perceptron gives zero
+    scale = softplus(scales.reshape(*lead, n_components, n_targets) + unit) + floor
+    if not below.shape[-1]:
+        return ScaledMixture(logits, loc, scale, lower_triangular(constant, n_targets, floor))
+    rows, columns = torch.tril_indices(n_targets, n_targets, -1, device=output.device)
+    places = rows * (rows + 1) // 2 + columns
+    varying = below.new_zeros(*lead, n_components, constant.shape[-1])
+    varying = varying.index_copy(-1, places, below.reshape(*lead, n_components, len(places)))
+    factors = scale[..., None] * lower_triangular(constant[:, None] + varying, n_targets, floor)
     return GaussianMixture(logits, loc, factors, validate_args=False)

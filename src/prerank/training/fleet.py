@@ -168,7 +168,8 @@ def _first_weights(
         if references is None:
             raise ValueError("an anchored network starts at a reference; give one for every seed")
         own = [references[seed] for seed in seeds]
-        return anchored_weights(own, n_components, hidden, seeds, architecture.common_correlations, dtype, device)
+        kind = architecture.common_correlations, architecture.floor
+        return anchored_weights(own, n_components, hidden, seeds, *kind, dtype, device)
     network = MixtureNetwork(
         architecture.n_features, architecture.n_targets, n_components, hidden, seeds, architecture.floor, dtype, device
     )
