@@ -51,11 +51,9 @@ def anchored_weights(
     scale[..., means] = spread.repeat(1, n_components)[:, None].to(scale)
     perceptron_weights[-2:] = [part[..., : scale.shape[-1]] * scale for part in perceptron_weights[-2:]]
     rows, columns = torch.tril_indices(n_targets, n_targets)
-    diagonal = factors.diagonal(dim1=-2, dim2=-1)
+    above = (factors.diagonal(dim1=-2, dim2=-1) - floor).clamp_min(1e-6)
     raw = factors.clone()
-    raw.diagonal(dim1=-2, dim2=-1).copy_(
-        diagonal + torch.log(-torch.expm1(-diagonal))
-    )  # softplus of it is the diagonal
+    raw.diagonal(dim1=-2, dim2=-1).copy_(above + torch.log(-torch.expm1(-above)))  # softplus of it is what is above
     own = [
         torch.stack([reference.slope for reference in references]),
         torch.stack([reference.level for reference in references])[:, None],
