@@ -21,7 +21,7 @@ WIDTH = 0.01
 AT_AN_END = 0.05
 """Share of rows at the smallest or largest value of an otherwise continuous target that makes it an atom."""
 FEW = 10
-"""Values with gaps between them up to which a target has levels rather than a common step."""
+"""Values up to which a target with many gaps between them has levels rather than a common step."""
 ROOM = 0.25
 """Width of the interval that stands for such an atom, in standard deviations of the target."""
 _BOUND = 0.01  # share of rows at an end of a lattice that makes it a bound, as 0 is of a count
@@ -80,7 +80,7 @@ class Lattice:
     highest: float | None = None
 
     def _nearest(self, y: Array) -> Array:
-        return self.origin + self.step * np.round((y - self.origin) / self.step)
+        return self.origin + self.step * np.floor((y - self.origin) / self.step + 0.5)
 
     def cell(self, y: Array) -> tuple[Array, Array]:
         nearest = self._nearest(y)
@@ -181,8 +181,8 @@ def _common_step(values: Array, counts: NDArray[np.integer]) -> float | None:
     single = np.round(gaps / step) == 1
     # a count leaves gaps only in its tail; levels such as 0, 1, 3, 5 are few, and numbers of two precisions sit apart
     neighbours = np.append(single, False) | np.append(False, single)
-    counted = len(values) > FEW and counts[neighbours].sum() >= 0.5 * counts.sum()
-    return float(step) if single.all() or counted else None
+    counted = (len(values) > FEW or single.mean() > 0.5) and counts[neighbours].sum() >= 0.5 * counts.sum()
+    return float(step) if counted else None
 
 
 def as_record(support: Support | None) -> dict[str, Any] | None:
