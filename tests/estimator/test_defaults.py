@@ -84,6 +84,21 @@ def test_a_row_outside_the_range_does_not_spoil_the_likelihood_of_all(small: Sma
     assert free.score(moved, fresh.y) < model.score(moved, fresh.y) - 1
 
 
+def test_a_surprising_row_costs_no_more_than_the_wide_component_says(table: Table, small: Small) -> None:
+    x, y = table
+    model, free = small().fit(x, y), small(tail_weight=0.0).fit(x, y)
+    far = y + 30.0
+    model.uses_reference_ = True
+    wide = model.predict_distribution(x)
+    model.uses_reference_ = False
+    spread = 3 * model.reference_.scale_tril.square().sum(-1).sqrt().numpy() * model.y_scaler_.scale
+    z = (far - wide.mean.numpy()) / spread
+    cost = (0.5 * z**2 + np.log(spread * np.sqrt(2 * np.pi))).sum(-1).mean() + np.log(1e3)
+    assert model.score(x, far) >= -cost - 1e-9
+    assert free.score(x, far) < 3 * model.score(x, far)
+    assert free.score(x, y) + np.log1p(-1e-3) <= model.score(x, y) + 1e-9
+
+
 def test_where_the_network_loses_the_reference_makes_the_forecasts(small: Small) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 4))
@@ -94,13 +109,13 @@ def test_where_the_network_loses_the_reference_makes_the_forecasts(small: Small)
     assert model.uses_reference_
     assert model.reference_nll_ < model.validation_nll_
     law = model.predict_distribution(x)
-    assert law.n_components == 1
+    assert law.n_components == 2  # the reference, and the wide component
     np.testing.assert_allclose(model.predict(x), law.mean.numpy(), rtol=1e-12)
     assert np.abs(model.predict(x) - y).mean() < 1.0
     with pytest.warns(ConvergenceWarning, match="max_epochs=5"):
         kept = small(**settings, fall_back=False).fit(x, y)
     assert not kept.uses_reference_
-    assert kept.predict_distribution(x).n_components == 2
+    assert kept.predict_distribution(x).n_components == 3
     assert kept.reference_nll_ == model.reference_nll_
     assert model.score(x, y) > kept.score(x, y)
 

@@ -43,6 +43,7 @@ Small = Callable[..., MixtureRegressor]
         ({"hidden": "8"}, "hidden='8': the widths"),
         ({"n_components": True}, "n_components=True: a whole number"),
         ({"n_restarts": -1}, "n_restarts=-1: a whole number of at least 0"),
+        ({"tail_weight": 1.0}, "tail_weight=1.0: the weight of a wide component"),
         ({"floor": 0.0}, "floor=0.0: a positive number"),
         ({"learning_rate": float("inf")}, "learning_rate=inf: a positive number"),
         ({"anchored": None}, "anchored=None: True or False"),

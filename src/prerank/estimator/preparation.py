@@ -1,9 +1,10 @@
 """From a user's table to what a fit takes: rows split by seed, standardised by the training part, weights of mean one."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -26,6 +27,13 @@ class Prepared(NamedTuple):
     y_scaler: Standardiser
     features: FeatureRange
     dequantiser: Dequantiser
+
+
+def names_of(y: Any) -> list[str] | None:
+    """The names of the targets, where they have some."""
+    if isinstance(y, pd.DataFrame):
+        return [str(name) for name in y.columns]
+    return [str(y.name)] if isinstance(y, pd.Series) and y.name is not None else None
 
 
 def prepare(

@@ -17,8 +17,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from prerank.calibration import PreRank, needs_of
 from prerank.estimator.fitting import Chosen, train, what_to_know
 from prerank.estimator.persistence import read_model, write_model
-from prerank.estimator.preparation import prepare
+from prerank.estimator.preparation import names_of, prepare
 from prerank.estimator.settings import PAPER, fit_options, require_device, require_strengths
+from prerank.estimator.tails import with_tail
 from prerank.estimator.units import in_target_units
 from prerank.forecast import GaussianMixture
 from prerank.training import Bar, FitOptions, PreRankPenalty, Progress, Silent, forecast_of, listed
@@ -56,6 +57,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
       `predict` and `sample` give values of y. Likelihoods are those of cells; `likelihood_` says of which targets.
     * `fall_back`: where the network's validation NLL is not below that of the linear-Gaussian reference, the reference
       makes the forecasts, with a warning.
+    * `tail_weight`: weight of one component more, three times as wide as the reference, which bounds what a single
+      surprising row can cost.
 
     Fitted: `strength_`, `tuning_` (strength, seed, PCE and energy score of every candidate, or None), `seed_`,
     `n_features_in_`, `feature_names_in_`, `target_names_`, `n_targets_`, `validation_nll_` and `reference_nll_` (standard
@@ -70,7 +73,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     >>> model.predict(table.x[:5]).shape
     (5, 2)
     >>> model.predict_distribution(table.x[:5])
-    GaussianMixture(5 cases, 2 components, 2 targets)
+    GaussianMixture(5 cases, 3 components, 2 targets)
     >>> model.sample(table.x[:5], n_draws=50).shape
     (5, 50, 2)
     >>> model.outside_range([[0.5, 0.5], [9.0, 0.5]])
@@ -97,6 +100,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         bound_features: bool = True,
         dequantise: bool = True,
         fall_back: bool = True,
+        tail_weight: float = 1e-3,
         validation_fraction: float = 0.2,
         random_state: int | np.random.RandomState | None = None,
         device: torch.device | str | None = None,
@@ -119,6 +123,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         self.bound_features = bound_features
         self.dequantise = dequantise
         self.fall_back = fall_back
+        self.tail_weight = tail_weight
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.device = device
@@ -141,7 +146,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on features X (N, L) and targets y (N, D) or (N,), weighted by `sample_weight` (N,)."""
-        names = _names(y)
+        names = names_of(y)
         X, y = validate_data(self, X, y, validate_separately=(_X, _Y))
         check_consistent_length(X, y)
         weights = None
@@ -338,14 +343,10 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         x = torch.from_numpy(standard).to(self.device)
         with torch.no_grad():
             if self.uses_reference_:
-                return in_target_units(self.reference_.forecast(x), self.y_scaler_)
-            law = forecast_of([tensor.to(x) for tensor in self.weights_], x, self.architecture_)
-            law = GaussianMixture(law.logits[0], law.loc[0], law.scale_tril[0])
+                law = self.reference_.forecast(x)
+            else:
+                laws = forecast_of([tensor.to(x) for tensor in self.weights_], x, self.architecture_)
+                law = GaussianMixture(laws.logits[0], laws.loc[0], laws.scale_tril[0])
+            if self.tail_weight > 0:
+                law = with_tail(law, self.reference_.forecast(x), self.tail_weight)
             return in_target_units(law, self.y_scaler_)
-
-
-def _names(y: Any) -> list[str] | None:
-    """The names of the targets, where they have some."""
-    if isinstance(y, pd.DataFrame):
-        return [str(name) for name in y.columns]
-    return [str(y.name)] if isinstance(y, pd.Series) and y.name is not None else None

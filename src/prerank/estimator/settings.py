@@ -23,6 +23,7 @@ PAPER: Mapping[str, Any] = {
     "bound_features": False,
     "dequantise": False,
     "fall_back": False,
+    "tail_weight": 0.0,
     "validation_fraction": 0.2,
 }
 """The settings of the paper, as far as they are the estimator's: `MixtureRegressor.paper()`."""
@@ -57,6 +58,9 @@ def fit_options(settings: Mapping[str, Any], n_rows: int, n_targets: int) -> Fit
     share = settings["validation_fraction"]
     if not _is_number(share) or not 0 < share < 1:
         raise ValueError(f"validation_fraction={share!r}: a share between 0 and 1 is needed")
+    tail = settings["tail_weight"]
+    if not _is_number(tail) or not 0 <= tail < 1:
+        raise ValueError(f"tail_weight={tail!r}: the weight of a wide component, such as 0.001; at least 0 and below 1")
     for name in ("anchored", "common_correlations", "bound_features", "dequantise", "fall_back"):
         if not isinstance(settings[name], bool | np.bool_):
             raise ValueError(f"{name}={settings[name]!r}: True or False is needed")
