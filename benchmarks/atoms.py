@@ -67,8 +67,12 @@ if __name__ == "__main__":
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
     if given.tables:
-        tasks = [(name, way, seed, given.tables) for name in DATASETS for way in WAYS for seed in given.seeds]
+        out = given.out / "atoms.csv"
+        found = pd.read_csv(out).to_dict("records") if out.exists() else []
+        done = {(row["dataset"], row["way"], row["seed"]) for row in found}
+        planned = [(name, way, seed) for name in DATASETS for way in WAYS for seed in given.seeds]
+        tasks = [(*task, given.tables) for task in planned if task not in done]
         with ProcessPoolExecutor(given.workers, get_context("spawn")) as pool:
-            found = [row for rows in pool.map(one, *zip(*tasks, strict=True)) for row in rows]
-        given.out.mkdir(parents=True, exist_ok=True)
-        pd.DataFrame(found).to_csv(given.out / "atoms.csv", index=False, float_format="%.5g")
+            found += [row for rows in pool.map(one, *zip(*tasks, strict=True)) for row in rows]
+        out.parent.mkdir(parents=True, exist_ok=True)
+        pd.DataFrame(found).to_csv(out, index=False, float_format="%.5g")
