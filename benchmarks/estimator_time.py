@@ -38,7 +38,7 @@ def summary(found: pd.DataFrame) -> str:
     lines = [
         "# Time to fit on two cores",
         "",
-        "Written by `benchmarks/estimator_time.py`: medians over seeds, in seconds; ratios of defaults to paper within the run.",
+        "Written by `benchmarks/estimator_time.py`: seconds, medians over seeds; ratios of defaults to paper in the run.",
         "",
         "| dataset | rows | wall, paper | wall, defaults | ratio | processor, paper | processor, defaults | ratio |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
