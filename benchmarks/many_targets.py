@@ -202,7 +202,7 @@ def summary(folder: Path) -> str:
     lines = [
         "# Many targets, and small problems",
         "",
-        "Written by `benchmarks/many_targets.py`. Mean log-likelihood of 2,001 fresh rows after a fit to 2,000 rows of a law:",
+        "Written by `benchmarks/many_targets.py`. Mean log-likelihood of 2,001 fresh rows after a fit to 2,000:",
         "`linear` has ten features, a linear mean and three common factors behind its errors; `moving` is",
         "`prerank.data.Heteroscedastic`, whose mean is no line and whose scales and correlations move with two features.",
         "",
