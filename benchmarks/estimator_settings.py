@@ -45,7 +45,7 @@ COLUMNS = (
     "note",
 )
 
-NEW = "defaults without the wide component"
+NEW = "without the wide component"
 START: dict[str, Any] = {
     "learning_rate": 1e-3,
     "patience": 5,
@@ -248,7 +248,7 @@ def summary(folder: Path) -> str:
         "",
         "## Both halves",
         "",
-        f"Test rows, means over seeds {', '.join(map(str, sorted(set(found['seed']))))}.",
+        f"Test rows, means over seeds {', '.join(map(str, sorted(set(found['seed']))))}; defaults: {NEW}.",
         "",
     ]
     for half, names in (("the choosing half", CHOOSING), ("the other half", REPORTED)):
