@@ -86,7 +86,12 @@ def what_to_know(chosen: Chosen, options: FitOptions, uses_reference: bool) -> l
         )
     told = []
     if fleet.interrupted:
-        told.append(f"interrupted in epoch {fleet.epochs + 1}; the weights of epoch {best + 1} are kept")
+        kept = (
+            f"the weights of epoch {best + 1} are kept"
+            if math.isfinite(chosen.validation_nll)
+            else "nothing was learnt"
+        )
+        told.append(f"interrupted in epoch {fleet.epochs + 1}; {kept}")
     elif bool(fleet.diverged[chosen.place]):
         told.append(
             f"the loss was not finite after epoch {best}; the weights of that epoch are kept "

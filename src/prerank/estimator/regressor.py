@@ -15,6 +15,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from prerank.calibration import PreRank, needs_of
+from prerank.estimator.dequantising import N_DRAWS
 from prerank.estimator.fitting import Chosen, train, what_to_know
 from prerank.estimator.persistence import read_model, write_model
 from prerank.estimator.preparation import names_of, prepare
@@ -262,7 +263,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         likelihood = np.empty(len(X))
-        for rows, law in self._forecasts(X):
+        for rows, law in self._forecasts(X, N_DRAWS if self.dequantiser_.has_atoms else 1):
             likelihood[rows] = self.dequantiser_.log_likelihood(targets[rows], law).cpu().numpy()
         return float(np.average(likelihood, weights=weights))
 
@@ -329,9 +330,9 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     def _standardised(self, X: np.ndarray) -> np.ndarray:
         return self.x_scaler_.apply(X.astype(np.float64))
 
-    def _forecasts(self, X: np.ndarray) -> Iterator[tuple[slice, GaussianMixture]]:
-        """Forecasts of some rows at a time, so that memory stays near that of the result."""
-        rows_at_once = max(1, _ROWS // max(1, self.n_targets_**2 // 64))
+    def _forecasts(self, X: np.ndarray, points: int = 1) -> Iterator[tuple[slice, GaussianMixture]]:
+        """Forecasts of some rows at a time, fewer where many points of each are needed: memory stays near the result's."""
+        rows_at_once = max(1, _ROWS // max(1, points, self.n_targets_**2 // 64))
         for start in range(0, len(X), rows_at_once):
             rows = slice(start, min(start + rows_at_once, len(X)))
             yield rows, self._forecast(X[rows])
