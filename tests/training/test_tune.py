@@ -180,6 +180,6 @@ def test_a_tuning_whose_baseline_diverged_says_so(tiny, small):
     poisoned = tiny(dtype=torch.float32)
     poisoned = poisoned._replace(x_validation=poisoned.x_validation * 1e38)
     with pytest.raises(
-        ValueError, match="training diverged in its first epoch with strength 0.*lower the learning rate"
+        ValueError, match=r"training diverged in its first epoch with strength 0.*lower the learning rate"
     ):
         tune(PreRankPenalty(Location()), poisoned, (0, 1.0), options=options)
