@@ -39,8 +39,8 @@ def summary(found: pd.DataFrame) -> str:
     lines = [
         "# Time to fit",
         "",
-        f"Written by `benchmarks/estimator_time.py`: processor seconds, medians over seeds, threads: {threads}. Wall-clock times",
-        "are in the record.",
+        f"Written by `benchmarks/estimator_time.py`: processor seconds, medians over seeds, threads: {threads}. Wall-clock",
+        "times are in the record.",
         "",
         "| dataset | rows | paper | defaults | ratio |",
         "| --- | --- | --- | --- | --- |",
