@@ -152,7 +152,7 @@ def of_training(n_targets: int) -> Iterator[Row]:
     plain = normal(mix(keys + step), shape, torch.float32).double()
     yield "normal numbers", "value", relative(normals_of_step(keys, step, shape, torch.float32), plain)
     fleets = [
-        new_fleet([Run(k) for k in range(MODELS)], Architecture(7, n_targets), dtype, torch.device(DEVICE))
+        new_fleet([Run(k) for k in range(MODELS)], Architecture(7, n_targets), dtype, torch.device(DEVICE), 1e-2)
         for dtype in (torch.float32, torch.float64)
     ]
     update = torch.tensor([True, False, True], device=DEVICE)
@@ -160,7 +160,7 @@ def of_training(n_targets: int) -> Iterator[Row]:
         gradients = [numbers(*tensor.shape) for tensor in fleets[0].weights]
         gradients[0][1, 0, 0] = torch.nan
         for fleet in fleets:
-            adam(fleet, [g.to(fleet.weights[0]) for g in gradients], update, 1e-2)
+            adam(fleet, [g.to(fleet.weights[0]) for g in gradients], update)
     pairs = zip(fleets[0].named_tensors().items(), fleets[1].named_tensors().values(), strict=True)
     for (name, value), reference in pairs:
         if name.startswith(("weights", "first", "second")) and reference.norm() > 0:

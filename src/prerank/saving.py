@@ -77,7 +77,7 @@ class Format:
         if about.get("format") != f"prerank {self.kind}":
             raise ValueError(f"{path} holds {about.get('format')!r}, not a saved {self.kind}")
         if about["version"] not in self.readable:
-            known = " and ".join(map(str, self.readable))
+            known = ", ".join(map(str, self.readable))
             raise ValueError(
                 f"{path} has format version {about['version']}, this release reads {known}; use the one that wrote it"
             )

@@ -141,10 +141,10 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_later_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistence, "_VERSION", 3)
+    monkeypatch.setattr(persistence, "_VERSION", 4)
     persistence.write(tmp_path / "file", {"a": torch.zeros(1)}, {})
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"format version 3, this release reads 1 and 2"):
+    with pytest.raises(ValueError, match=r"format version 4, this release reads 1, 2, 3"):
         persistence.read(tmp_path / "file")
 
 

@@ -32,11 +32,47 @@ Small = Callable[..., MixtureRegressor]
         ({"learning_rate": 0.0}, "learning_rate=0.0: a positive number"),
         ({"validation_fraction": 1.0}, "validation_fraction=1.0: a share between 0 and 1"),
         ({"random_state": "seed"}, "cannot be used to seed"),
+        ({"tolerance": -1}, "tolerance=-1: by what share the energy score may rise"),
+        ({"tolerance": float("nan")}, "tolerance=nan: by what share"),
+        ({"tolerance": "much"}, "tolerance='much': by what share"),
+        ({"strengths": ()}, r"strengths=\(\): the candidates to tune over"),
+        ({"strengths": 5.0}, r"strengths=5.0: the candidates"),
+        ({"strengths": "all"}, "strengths='all': the candidates"),
+        ({"strength": True}, 'strength=True: a number of at least 0, or "auto"'),
+        ({"hidden": 8}, "hidden=8: the widths of the hidden layers, such as"),
+        ({"hidden": "8"}, "hidden='8': the widths"),
+        ({"n_components": True}, "n_components=True: a whole number"),
+        ({"n_restarts": -1}, "n_restarts=-1: a whole number of at least 0"),
+        ({"tail_weight": 1.0}, "tail_weight=1.0: the weight of a wide component"),
+        ({"floor": 0.0}, "floor=0.0: a positive number"),
+        ({"learning_rate": float("inf")}, "learning_rate=inf: a positive number"),
+        ({"anchored": None}, "anchored=None: True or False"),
+        ({"anchored": False}, "common_correlations=True is a kind of anchored network"),
+        ({"dequantise": "auto"}, "dequantise='auto': True or False"),
+        ({"device": "cuda:99"}, r"device='cuda:99' cannot be used here .* can"),
+        ({"device": "gpu"}, r"device='gpu' cannot be used here"),
     ],
 )
 def test_parameters(table: Table, small: Small, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         small(**parameters).fit(*table)
+
+
+@pytest.mark.parametrize("factor", [1e300, 1e120])
+def test_numbers_whose_squares_overflow(table: Table, small: Small, factor: float) -> None:
+    x, y = table
+    with pytest.raises(ValueError, match=r"X has values as large as .*rescale it to below 1e100"):
+        small().fit(factor * x, y)
+    with pytest.raises(ValueError, match=r"y has values as large as .*rescale it to below 1e100"):
+        small().fit(x, factor * y)
+
+
+def test_spreads_that_cannot_be_divided_by(table: Table, small: Small) -> None:
+    x, y = table
+    with pytest.raises(ValueError, match=r"column 0 of X has a standard deviation of .* too small to divide by"):
+        small().fit(1e-200 * x, y)
+    with pytest.raises(ValueError, match=r"column 1 of y has a standard deviation of .* too small to divide by"):
+        small().fit(x, y * [1.0, 1e-200])
 
 
 def test_something_that_is_not_a_prerank(table: Table, small: Small) -> None:

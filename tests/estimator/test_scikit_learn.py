@@ -93,7 +93,7 @@ def test_data_frames_are_taken_and_their_columns_checked(table: tuple[np.ndarray
     x, y = pd.DataFrame(table[0], columns=["a", "b"]), pd.DataFrame(table[1], columns=["u", "v"])
     fitted = model().fit(x, y, sample_weight=pd.Series(np.ones(len(x))))
     assert list(fitted.feature_names_in_) == ["a", "b"]
-    assert (fitted.predict(x) == model().fit(*table).predict(table[0])).all()
+    assert (fitted.predict(x).to_numpy() == model().fit(*table).predict(table[0])).all()
     with pytest.raises(ValueError, match="feature names should match"):
         fitted.predict(x[["b", "a"]])
 

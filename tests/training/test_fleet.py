@@ -124,7 +124,7 @@ def test_early_stopping_keeps_the_best_weights_and_waits_its_patience():
 
 def test_adam_is_torchs_adam_and_skips_models_that_are_off():
     architecture = Architecture(2, 2, 2, (4,))
-    fleet = new_fleet([Run(0), Run(1)], architecture, torch.float64, torch.device("cpu"))
+    fleet = new_fleet([Run(0), Run(1)], architecture, torch.float64, torch.device("cpu"), 1e-2)
     twin = [weight[:1].clone().requires_grad_() for weight in fleet.weights]
     start = [weight[1].clone() for weight in fleet.weights]
     optimiser = torch.optim.Adam(twin, lr=1e-2)
@@ -135,7 +135,7 @@ def test_adam_is_torchs_adam_and_skips_models_that_are_off():
         for parameter, gradient in zip(twin, gradients, strict=True):
             parameter.grad = gradient[:1].clone()
         gradients = [torch.where(on[:, None, None], gradient, torch.nan) for gradient in gradients]
-        adam(fleet, gradients, on, 1e-2)
+        adam(fleet, gradients, on)
         optimiser.step()
     for weight, parameter, before in zip(fleet.weights, twin, start, strict=True):
         torch.testing.assert_close(weight[:1], parameter.detach(), rtol=1e-12, atol=1e-14)

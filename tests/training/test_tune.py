@@ -173,3 +173,13 @@ def test_of_a_single_seed_any_difference_counts():
     same = table((0, 1), (0.05, 0.02), (1.0, 1.0), seeds=(0, 1, 2))  # differences that do not vary
     assert choose_strength(same, parsimonious=True) == 1
     assert choose_strength(same) == 1
+
+
+def test_a_tuning_whose_baseline_diverged_says_so(tiny, small):
+    options = small(learning_rate=1e18)
+    poisoned = tiny(dtype=torch.float32)
+    poisoned = poisoned._replace(x_validation=poisoned.x_validation * 1e38)
+    with pytest.raises(
+        ValueError, match=r"training diverged in its first epoch with strength 0.*lower the learning rate"
+    ):
+        tune(PreRankPenalty(Location()), poisoned, (0, 1.0), options=options)

@@ -50,7 +50,7 @@ def _towards(start, end, SHARE: tl.constexpr):
 @triton.jit
 def _adam(
     w0, w1, w2, w3, w4, w5, m0, m1, m2, m3, m4, m5, v0, v1, v2, v3, v4, v5, g0, g1, g2, g3, g4, g5,
-    s0, s1, s2, s3, s4, s5, update, updates, learning_rate, epsilon,
+    s0, s1, s2, s3, s4, s5, update, updates, rates, epsilon,
     LOG1: tl.constexpr, LOG2: tl.constexpr, SHARE1: tl.constexpr, SHARE2: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     model = tl.program_id(0).to(tl.int64)
@@ -58,7 +58,7 @@ def _adam(
     if tl.load(update + model):
         # the powers in double precision: one minus a power of 0.999 would lose four digits otherwise
         count = tl.load(updates + model).to(tl.float64)
-        rate = tl.div_rn(learning_rate, 1.0 - tl.exp(count * LOG1).to(tl.float32))
+        rate = tl.div_rn(tl.load(rates + model), 1.0 - tl.exp(count * LOG1).to(tl.float32))
         root = tl.sqrt_rn(1.0 - tl.exp(count * LOG2).to(tl.float32))
         block = _move(w0, m0, v0, g0, model, block, s0, rate, root, epsilon, SHARE1, SHARE2, BLOCK)
         block = _move(w1, m1, v1, g1, model, block, s1, rate, root, epsilon, SHARE1, SHARE2, BLOCK)
@@ -80,11 +80,14 @@ def adam(
     gradients: Sequence[Tensor],
     update: Tensor,
     updates: Tensor,
-    learning_rate: float,
+    rates: Tensor,
     decay: tuple[float, float],
     epsilon: float,
 ) -> None:
-    """One step, in place, for the models whose `update` (E,) is true; `updates` (E,) counts this one already."""
+    """One step, in place, for the models whose `update` (E,) is true; `updates` (E,) counts this one already.
+
+    `rates` (E,) are the models' learning rates.
+    """
     # the plain code takes powers of single numbers
     logs = [math.log(base) if base > 0 else -math.inf for base in torch.tensor(decay, dtype=torch.float32).tolist()]
     for start in range(0, len(weights), _PLACES):
@@ -95,6 +98,6 @@ def adam(
         given = [gradient.contiguous() for gradient in gradients[part]]
         tensors = [_filled(t) for t in (weights[part], first_moments[part], second_moments[part], given)]
         _adam[(len(update), n_blocks)](
-            *(tensor for kind in tensors for tensor in kind), *sizes, update.contiguous(), updates, learning_rate, epsilon,
+            *(tensor for kind in tensors for tensor in kind), *sizes, update.contiguous(), updates, rates, epsilon,
             *logs, 1 - decay[0], 1 - decay[1], _BLOCK, num_warps=4,
         )  # fmt: skip

@@ -79,12 +79,17 @@ def mixture_from(output: Tensor, n_targets: int, n_components: int, floor: float
     triangle = n_targets * (n_targets + 1) // 2
     logits, loc, raw = output.split([n_components, n_components * n_targets, n_components * triangle], -1)
     lead = output.shape[:-1]
-    scale_tril = _Factors.apply(raw.reshape(*lead, n_components, triangle), n_targets, floor)
+    scale_tril = lower_triangular(raw.reshape(*lead, n_components, triangle), n_targets, floor)
     return GaussianMixture(logits, loc.reshape(*lead, n_components, n_targets), scale_tril, validate_args=False)
 
 
-class _Factors(torch.autograd.Function):
+def lower_triangular(raw: Tensor, n_targets: int, floor: float) -> Tensor:
     """Lower triangular factors (..., D, D) from their rows (..., D (D + 1) / 2), the diagonal softplus(x) + floor."""
+    return _Factors.apply(raw, n_targets, floor)
+
+
+class _Factors(torch.autograd.Function):
+    """`lower_triangular`, and the way back: only what is below the diagonal or on it has a gradient."""
 
     @staticmethod
     def forward(ctx: Any, raw: Tensor, n_targets: int, floor: float) -> Tensor:

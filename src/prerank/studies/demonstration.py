@@ -53,7 +53,7 @@ def demonstrate(n_train: int = 3000, n_test: int = 2000, seed: int = 0, verbose:
     """Train where the truth is known, with and without a penalty, and evaluate both beside the truth on held-out rows."""
     recipe = Bimodal()
     train, test = recipe.table(n_train, seed=2 * seed), recipe.table(n_test, seed=2 * seed + 1)
-    plain = MixtureRegressor(
+    plain = MixtureRegressor.paper(
         n_components=1, hidden=(32,), learning_rate=0.003, patience=10, random_state=seed, verbose=verbose
     )
     penalised = clone(plain).set_params(preranks=PENALISED, strengths=STRENGTHS)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from prerank.models import LinearGaussian
 from prerank.randomness import bits, key, mix
 from prerank.training.fleet import Run
 
@@ -57,6 +58,11 @@ class Batches:
         if len(shapes) > 1:
             raise ValueError(f"the data of different seeds have different shapes: {sorted(shapes)}")
         return Batches(sets, seeds, batch_size)
+
+    def references(self) -> dict[int, LinearGaussian]:
+        """The linear-Gaussian reference of every seed's training rows."""
+        parts = zip(self.seeds, self.x, self.y, self.weights, strict=True)
+        return {seed: LinearGaussian.fit(x, y, weights) for seed, x, y, weights in parts}
 
     def digest(self) -> str:
         """A hash of all numbers, so that a checkpoint is not resumed on other data of the same size."""

@@ -9,7 +9,7 @@ from prerank.training.batches import Batches
 from prerank.training.fleet import Architecture, Run
 from prerank.training.options import FitOptions
 
-_WITHOUT_EFFECT = ("checkpoint", "checkpoint_seconds", "max_steps")
+_WITHOUT_EFFECT = ("checkpoint", "checkpoint_seconds", "max_steps", "keep_on_interrupt")
 
 
 def fingerprint(runs: Sequence[Run], batches: Batches, architecture: Architecture, options: FitOptions) -> str:

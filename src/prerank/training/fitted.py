@@ -14,7 +14,8 @@ from prerank.training.fleet import Architecture, Fleet, Run, forecast_of
 class FittedFleet:
     """Trained models: weights (E, ...) of their best epochs, and what became of each run.
 
-    `seconds` is the time of the training loop, that of earlier, interrupted calls included.
+    `seconds` is the time of the training loop, that of earlier, interrupted calls included. `interrupted` says that Ctrl-C
+    ended it (`FitOptions.keep_on_interrupt`).
     """
 
     runs: tuple[Run, ...]
@@ -26,6 +27,7 @@ class FittedFleet:
     epochs: int
     steps: int
     seconds: float
+    interrupted: bool = False
 
     def forecast(self, x: Tensor, models: Sequence[int] | None = None) -> GaussianMixture:
         """Forecasts (E, N) for x (N, L) or (E, N, L), of all models or some."""
@@ -35,7 +37,13 @@ class FittedFleet:
 
 
 def fitted_fleet(
-    runs: Sequence[Run], architecture: Architecture, parts: Sequence[Fleet], epochs: int, steps: int, seconds: float
+    runs: Sequence[Run],
+    architecture: Architecture,
+    parts: Sequence[Fleet],
+    epochs: int,
+    steps: int,
+    seconds: float,
+    interrupted: bool = False,
 ) -> FittedFleet:
     """The models of all parts of a fleet, those that left early among them, in the order of their runs."""
     place = torch.cat([part.index for part in parts]).argsort()
@@ -56,4 +64,5 @@ def fitted_fleet(
         epochs=epochs,
         steps=steps,
         seconds=seconds,
+        interrupted=interrupted,
     )

@@ -5,7 +5,7 @@ batched over, the models axis.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -13,7 +13,15 @@ from torch import Tensor
 
 from prerank.forecast import GaussianMixture
 from prerank.kernels import ADAM, kernel_for
-from prerank.models import MixtureNetwork, mixture_from, perceptron
+from prerank.models import (
+    LinearGaussian,
+    MixtureNetwork,
+    anchored_mixture,
+    anchored_output,
+    anchored_weights,
+    mixture_from,
+    perceptron,
+)
 from prerank.training.terms import Penalty, require_penalty
 
 
@@ -41,13 +49,19 @@ class Run:
 
 @dataclass(frozen=True)
 class Architecture:
-    """What the networks of a fleet have in common."""
+    """What the networks of a fleet have in common.
+
+    An `anchored` network departs from a linear-Gaussian reference (`prerank.models.anchored`); with `common_correlations`
+    its components have scales that vary with the features, and correlations that do not.
+    """
 
     n_features: int
     n_targets: int
     n_components: int = 5
     hidden: tuple[int, ...] = (100, 100)
     floor: float = 1e-3
+    anchored: bool = False
+    common_correlations: bool = False
 
 
 @dataclass(eq=False)
@@ -66,6 +80,8 @@ class Fleet:
     active: Tensor
     diverged: Tensor
     last_score: Tensor
+    rate: Tensor
+    restarts: Tensor
 
     @property
     def size(self) -> int:
@@ -107,19 +123,16 @@ class Fleet:
         return Fleet(**values)  # type: ignore[arg-type]
 
 
-def new_fleet(runs: Sequence[Run], architecture: Architecture, dtype: torch.dtype, device: torch.device) -> Fleet:
-    """A fleet before its first step."""
-    network = MixtureNetwork(
-        architecture.n_features,
-        architecture.n_targets,
-        architecture.n_components,
-        architecture.hidden,
-        [run.seed for run in runs],
-        architecture.floor,
-        dtype,
-        device,
-    )
-    weights = [tensor.detach() for pair in zip(network.weight, network.bias, strict=True) for tensor in pair]
+def new_fleet(
+    runs: Sequence[Run],
+    architecture: Architecture,
+    dtype: torch.dtype,
+    device: torch.device,
+    learning_rate: float = 1e-4,
+    references: Mapping[int, LinearGaussian] | None = None,
+) -> Fleet:
+    """A fleet before its first step; anchored networks start at the references of their seeds."""
+    weights = _first_weights(runs, architecture, dtype, device, references)
     size = len(runs)
 
     def flags() -> Tensor:
@@ -138,13 +151,45 @@ def new_fleet(runs: Sequence[Run], architecture: Architecture, dtype: torch.dtyp
         active=~flags(),
         diverged=flags(),
         last_score=torch.full((size,), torch.nan, dtype=dtype, device=device),
+        rate=torch.full((size,), learning_rate, dtype=dtype, device=device),
+        restarts=torch.zeros(size, dtype=torch.int64, device=device),
     )
+
+
+def _first_weights(
+    runs: Sequence[Run],
+    architecture: Architecture,
+    dtype: torch.dtype,
+    device: torch.device,
+    references: Mapping[int, LinearGaussian] | None,
+) -> list[Tensor]:
+    n_components, hidden, seeds = architecture.n_components, architecture.hidden, [run.seed for run in runs]
+    if architecture.anchored:
+        if references is None:
+            raise ValueError("an anchored network starts at a reference; give one for every seed")
+        own = [references[seed] for seed in seeds]
+        kind = architecture.common_correlations, architecture.floor
+        return anchored_weights(own, n_components, hidden, seeds, *kind, dtype, device)
+    network = MixtureNetwork(
+        architecture.n_features, architecture.n_targets, n_components, hidden, seeds, architecture.floor, dtype, device
+    )
+    return [tensor.detach() for pair in zip(network.weight, network.bias, strict=True) for tensor in pair]
+
+
+def _output_of(weights: Sequence[Tensor], x: Tensor, architecture: Architecture) -> Tensor:
+    if architecture.anchored:
+        return anchored_output(weights, x)
+    return perceptron(x, weights[0::2], weights[1::2])
+
+
+def _mixture_of(output: Tensor, weights: Sequence[Tensor], x: Tensor, architecture: Architecture) -> GaussianMixture:
+    sizes = architecture.n_targets, architecture.n_components, architecture.floor
+    return anchored_mixture(output, weights, x, *sizes) if architecture.anchored else mixture_from(output, *sizes)
 
 
 def forecast_of(weights: Sequence[Tensor], x: Tensor, architecture: Architecture) -> GaussianMixture:
     """Forecasts of all models for x (E, N, L) or (N, L)."""
-    output = perceptron(x, weights[0::2], weights[1::2])
-    return mixture_from(output, architecture.n_targets, architecture.n_components, architecture.floor)
+    return _mixture_of(_output_of(weights, x, architecture), weights, x, architecture)
 
 
 def bounded_forecast_of(
@@ -155,22 +200,21 @@ def bounded_forecast_of(
     Beyond the fourth root of the largest number a covariance and its use overflow. A routine that refuses a batch
     because of one matrix, as the eigenvectors' does, would then end the whole fleet.
     """
-    output = perceptron(x, weights[0::2], weights[1::2])
+    output = _output_of(weights, x, architecture)
     largest = torch.finfo(output.dtype).max ** 0.25
     sane = (output.detach().abs() < largest).flatten(1).all(-1)
     output = torch.where(sane[:, None, None], output, 0.0)
-    return mixture_from(output, architecture.n_targets, architecture.n_components, architecture.floor), sane
+    return _mixture_of(output, weights, x, architecture), sane
 
 
 def adam(
     fleet: Fleet,
     gradients: Sequence[Tensor],
     update: Tensor,
-    learning_rate: float,
     decay: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
 ) -> None:
-    """One step of Adam (Kingma and Ba 2015), in place, for the models whose `update` (E,) is true.
+    """One step of Adam (Kingma and Ba 2015), in place, for the models whose `update` (E,) is true, each at its own rate.
 
     Written out because a fleet loses models on the way and their moments must leave with them.
     """
@@ -178,7 +222,7 @@ def adam(
     fleet.updates.add_(update)
     if fused := kernel_for(ADAM, fleet.updates):
         moments = fleet.first_moments, fleet.second_moments
-        fused(fleet.weights, *moments, gradients, update, fleet.updates, learning_rate, decay, epsilon)
+        fused(fleet.weights, *moments, gradients, update, fleet.updates, fleet.rate, decay, epsilon)
         return
     # a model that has never been updated keeps its weights; the maximum only avoids a division by zero there
     count = fleet.updates.clamp_min(1.0)
@@ -186,7 +230,7 @@ def adam(
     # counts: on a GPU the fleet's weights are small beside the cost of starting one
     on = update[:, None, None]
     share = update.to(count)[:, None, None]
-    rate = share * (learning_rate / (1 - b1**count))[:, None, None]
+    rate = share * ((1 - b1**count).reciprocal() * fleet.rate)[:, None, None]
     root = (1 - b2**count).sqrt()[:, None, None]
     first, second = (1 - b1) * share, (1 - b2) * share
     for weight, m, v, gradient in zip(fleet.weights, fleet.first_moments, fleet.second_moments, gradients, strict=True):
@@ -217,3 +261,22 @@ def note_scores(fleet: Fleet, score: Tensor, epoch: int | Tensor, min_improvemen
     fleet.epochs_without_gain.copy_(waited)
     fleet.active.logical_and_((waited < patience) & ~broken)
     fleet.last_score.copy_(score)
+
+
+def start_again(fleet: Fleet, most: int, cooling: float) -> None:
+    """Take models that have stopped back to their best weights, `cooling` times as fast as before, `most` times each.
+
+    It is the learning rate's schedule and the cure of a model that diverged in one.
+    """
+    again = ~fleet.active & (fleet.restarts < most)
+    fleet.restarts.add_(again)
+    fleet.rate.copy_(torch.where(again, cooling * fleet.rate, fleet.rate))
+    fleet.updates.copy_(torch.where(again, 0.0, fleet.updates))
+    fleet.epochs_without_gain.copy_(torch.where(again, 0, fleet.epochs_without_gain))
+    fleet.diverged.logical_and_(~again)
+    fleet.active.logical_or_(again)
+    on = again[:, None, None]
+    for weight, best in zip(fleet.weights, fleet.best_weights, strict=True):
+        weight.copy_(torch.where(on, best, weight))
+    for moment in (*fleet.first_moments, *fleet.second_moments):
+        moment.copy_(torch.where(on, 0.0, moment))

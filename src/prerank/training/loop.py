@@ -21,8 +21,10 @@ from prerank.training.fleet import (
     forecast_of,
     new_fleet,
     note_scores,
+    start_again,
 )
 from prerank.training.grouping import grouped, in_order_of_penalties
+from prerank.training.interruption import Interruption
 from prerank.training.loss import Loss
 from prerank.training.noise import StepNoise
 from prerank.training.options import FitOptions
@@ -48,7 +50,13 @@ def fit(
     options = FitOptions() if options is None else options
     batches = Batches.of(runs, data, options.batch_size)
     architecture = Architecture(
-        batches.x.shape[-1], batches.y.shape[-1], options.n_components, options.hidden, options.floor
+        batches.x.shape[-1],
+        batches.y.shape[-1],
+        options.n_components,
+        options.hidden,
+        options.floor,
+        options.anchored,
+        options.common_correlations,
     )
     return _Loop(list(runs), batches, architecture, options, progress or Silent()).run()
 
@@ -64,7 +72,10 @@ class _Loop:
         self.device, self.dtype = batches.x.device, batches.x.dtype
         # models with the same penalty stand together, so that each penalty is evaluated once on a slice of the fleet
         order = torch.tensor(in_order_of_penalties(runs), device=self.device)
-        self.fleet = new_fleet(runs, architecture, self.dtype, self.device).select(order)
+        references = batches.references() if architecture.anchored else None
+        new = new_fleet(runs, architecture, self.dtype, self.device, options.learning_rate, references)
+        self.fleet = new.select(order)
+        self.interruption = Interruption(options.keep_on_interrupt)
         self.done: list[Fleet] = []
         self.epoch, self.step_in_epoch, self.steps = 0, 0, 0
         self.started = time.monotonic()
@@ -76,7 +87,8 @@ class _Loop:
     def run(self) -> FittedFleet:
         self.progress.start(len(self.runs), self.options.max_epochs)
         try:
-            self._train()
+            with self.interruption:
+                self._train()
         finally:  # an interruption must leave the terminal as it was
             self.progress.stop()
         self._save()
@@ -84,7 +96,9 @@ class _Loop:
             torch.cuda.synchronize(self.device)
         seconds = time.monotonic() - self.started
         parts = [*self.done, *([self.fleet] if self.fleet.size else [])]
-        return fitted_fleet(self.runs, self.architecture, parts, self.epoch, self.steps, seconds)
+        return fitted_fleet(
+            self.runs, self.architecture, parts, self.epoch, self.steps, seconds, bool(self.interruption)
+        )
 
     def _train(self) -> None:
         options, batches = self.options, self.batches
@@ -94,7 +108,7 @@ class _Loop:
         while self.fleet.size and self.epoch < options.max_epochs:
             order = batches.order(self.epoch)
             for number in range(self.step_in_epoch, batches.per_epoch):
-                if options.max_steps is not None and self.steps >= options.max_steps:
+                if self.interruption or (options.max_steps is not None and self.steps >= options.max_steps):
                     return
                 self.step(order[:, number * batches.size : (number + 1) * batches.size])
                 self.steps, self.step_in_epoch = self.steps + 1, number + 1
@@ -120,7 +134,7 @@ class _Loop:
         fleet = self.fleet
         fleet.diverged.logical_or_(fleet.active & ~finite)
         fleet.active.logical_and_(finite)
-        adam(fleet, gradients, fleet.active, self.options.learning_rate)
+        adam(fleet, gradients, fleet.active)
         self.clock.add_(1)
 
     def _validate(self) -> None:
@@ -138,6 +152,8 @@ class _Loop:
                 scores = values_of_score(monitor, y, forecast, noise)
                 total += (scores * batches.validation_shares[:, rows][self.seed_of]).sum(-1)
         note_scores(fleet, total, self.epoch_clock, self.options.min_improvement, self.options.patience)
+        if self.options.n_restarts:
+            start_again(fleet, self.options.n_restarts, self.options.cooling)
         self.epoch_clock.add_(1)
 
     def _regroup(self) -> None:

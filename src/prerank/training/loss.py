@@ -34,6 +34,8 @@ class Loss:
     def penalties(self, y: Tensor, forecast: GaussianMixture, weights: Tensor, step: Tensor) -> Tensor:
         """The penalty of every model, (E,), zero for those without one."""
         groups, sizes = self.grouping.groups, self.grouping.sizes
+        if not groups:
+            return torch.zeros_like(y[:, 0, 0])
         drawn = self.noise.of_groups([group.streams for group in groups], step)
         forecasts = split(forecast, sizes)
         values = [torch.zeros_like(y[models, 0, 0]) for models in self.grouping.segments]

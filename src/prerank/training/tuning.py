@@ -132,6 +132,11 @@ def tune(
         pce_value, score = _validation_record(judges, fleet, place, part, n_draws)
         rows.append({"strength": run.strength, "seed": run.seed, "pce": pce_value, "score": score})
     table = pd.DataFrame(rows, columns=["strength", "seed", "pce", "score"])
+    if not (table["strength"] == 0.0).any():
+        raise ValueError(
+            "training diverged in its first epoch with strength 0, by which the others are judged; lower the learning rate, "
+            "and look for extreme values in the data"
+        )
     return Tuned(choose_strength(table, tolerance=tolerance, parsimonious=parsimonious), table, fleet)
 
 

@@ -1,0 +1,86 @@
+"""Seconds to fit households, births1 and air: the paper's settings and the defaults, by turns.
+
+    python benchmarks/estimator_time.py        # results/estimator/time.csv and time.md
+
+A fit gets the paper's training and validation rows. Wall-clock time is that of the machine and of who else is on it;
+processor time is the process's own, all threads together. Ratios are those of one run.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from prerank.data import PAPER_SPLIT, keyed_order, load
+from prerank.estimator import MixtureRegressor
+
+RESULTS = Path(__file__).parent.parent / "results" / "estimator"
+WAYS = {"paper": MixtureRegressor.paper, "defaults": MixtureRegressor}
+
+
+def rows_of(name: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    if folder is None:
+        table = load(name)
+        x, y = table.x, table.y
+    else:
+        with np.load(folder / f"{name}.npz") as arrays:
+            x, y = arrays["x"], arrays["y"]
+    sizes = PAPER_SPLIT.sizes(len(x))
+    rows = keyed_order(len(x), 0)[: sizes.train + sizes.validation]
+    return x[rows], y[rows]
+
+
+def summary(found: pd.DataFrame) -> str:
+    """The table as a page."""
+    threads = ", ".join(map(str, sorted(set(found["threads"]))))
+    lines = [
+        "# Time to fit",
+        "",
+        f"Written by `benchmarks/estimator_time.py`: processor seconds, medians over seeds, threads: {threads}. Wall-clock",
+        "times are in the record.",
+        "",
+        "| dataset | rows | paper | defaults | ratio |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    medians = found.groupby(["dataset", "way"], sort=False)[["rows", "processor"]].median()
+    for name in found["dataset"].unique():
+        paper, new = medians.loc[(name, "paper")], medians.loc[(name, "defaults")]
+        seconds = paper["processor"], new["processor"]
+        lines.append(
+            f"| {name} | {paper['rows']:,.0f} | {seconds[0]:.1f} | {seconds[1]:.1f} | {seconds[1] / seconds[0]:.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument(
+        "--tables", type=Path, help="arrays of benchmarks/estimator_settings.py, instead of PRERANK_DATA"
+    )
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    x, y = rows_of("births1", given.tables)
+    MixtureRegressor(max_epochs=2, random_state=0).fit(x[:500], y[:500])  # libraries are warm after it
+    records = []
+    for name in ("households", "births1", "air"):
+        x, y = rows_of(name, given.tables)
+        for seed in given.seeds:
+            for way, make in WAYS.items():
+                wall, processor = time.perf_counter(), time.process_time()
+                model = make(random_state=seed).fit(x, y)
+                wall, processor = time.perf_counter() - wall, time.process_time() - processor
+                records.append(
+                    {"dataset": name, "rows": len(x), "way": way, "seed": seed, "wall": wall, "processor": processor}
+                    | {"epochs": model.n_epochs_, "threads": given.threads}
+                )
+                print(records[-1], flush=True)
+    found = pd.DataFrame(records).round(3)
+    given.out.mkdir(parents=True, exist_ok=True)
+    found.to_csv(given.out / "time.csv", index=False)
+    (given.out / "time.md").write_text(summary(found))
