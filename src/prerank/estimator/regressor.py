@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from prerank.calibration import PreRank, needs_of
 from prerank.data import Standardiser
 from prerank.estimator.persistence import read, write
-from prerank.estimator.preparation import prepare
+from prerank.estimator.preparation import Prepared, prepare
 from prerank.estimator.units import in_target_units
 from prerank.forecast import GaussianMixture
 from prerank.saving import decode, encode
@@ -31,7 +31,6 @@ from prerank.training import (
     Progress,
     Run,
     Silent,
-    TrainingSet,
     fit,
     forecast_of,
     listed,
@@ -41,6 +40,16 @@ from prerank.training import (
 _ROWS = 1 << 14  # rows forecast at a time where the result is smaller than the forecasts
 _Y = {"ensure_2d": False, "dtype": (np.float64, np.float32)}
 _X = {"dtype": (np.float64, np.float32)}
+
+
+class Task(NamedTuple):
+    """One model that is to be trained: its rows, penalty, options and seed, and whether y had one axis."""
+
+    prepared: Prepared
+    penalty: PreRankPenalty | None
+    options: FitOptions
+    seed: int
+    one_axis: bool
 
 
 class MixtureRegressor(RegressorMixin, BaseEstimator):
@@ -107,8 +116,17 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on features X (N, L) and targets y (N, D) or (N,), weighted by `sample_weight` (N,)."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, validation_rows: Any = None) -> Self:
+        """Train on features X (N, L) and targets y (N, D) or (N,), weighted by `sample_weight` (N,).
+
+        `validation_rows` (N,), a mask, says which rows decide when to stop, in place of a share chosen at random: the
+        latest of a series, or whole groups.
+        """
+        task = self._task(X, y, sample_weight, validation_rows)
+        return self._keep(task, *self._train(task))
+
+    def _task(self, X: Any, y: Any, sample_weight: Any, validation_rows: Any) -> Task:
+        """What there is to train: all inputs checked, rows split and standardised."""
         names = [str(name) for name in y.columns] if isinstance(y, pd.DataFrame) else None
         X, y = validate_data(self, X, y, validate_separately=(_X, _Y))
         check_consistent_length(X, y)
@@ -127,14 +145,18 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             seed,
             names or [f"y{d + 1}" for d in range(targets.shape[1])],
             self.device,
+            None if validation_rows is None else _mask(validation_rows, len(X)),
         )
-        fleet, place, table = self._train(penalty, prepared.data, options, seed)
-        self._one_axis = y.ndim == 1
-        self.n_targets_ = targets.shape[1]
-        self.seed_ = seed
+        return Task(prepared, penalty, options, seed, y.ndim == 1)
+
+    def _keep(self, task: Task, fleet: FittedFleet, place: int, table: pd.DataFrame | None) -> Self:
+        """Become the model at a place of a trained fleet; the table is what it was chosen from."""
+        self._one_axis = task.one_axis
+        self.n_targets_ = task.prepared.data.y.shape[1]
+        self.seed_ = task.seed
         self.strength_ = float(fleet.runs[place].strength)
         self.tuning_ = table
-        self.x_scaler_, self.y_scaler_ = prepared.x_scaler, prepared.y_scaler
+        self.x_scaler_, self.y_scaler_ = task.prepared.x_scaler, task.prepared.y_scaler
         self.architecture_ = fleet.architecture
         self.weights_ = tuple(tensor[place : place + 1].cpu() for tensor in fleet.weights)
         self.validation_nll_ = float(fleet.best_score[place])
@@ -278,23 +300,30 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             return int(self.random_state)
         return int(source.randint(np.iinfo(np.int32).max))
 
-    def _train(
-        self, penalty: PreRankPenalty | None, data: TrainingSet, options: FitOptions, seed: int
-    ) -> tuple[FittedFleet, int, pd.DataFrame | None]:
+    def _train(self, task: Task) -> tuple[FittedFleet, int, pd.DataFrame | None]:
         """The trained fleet, the place in it of the model to keep, and the table it was chosen from."""
+        data, options, seed = task.prepared.data, task.options, task.seed
         progress: Progress = Bar() if self.verbose else Silent()
-        if penalty is not None and self.strength == "auto":
+        if task.penalty is not None and self.strength == "auto":
             strengths = sorted({0.0, *(float(strength) for strength in self.strengths)})
-            tuned = tune(penalty, data, strengths, (seed,), options, tolerance=float(self.tolerance), progress=progress)
+            tuned = tune(
+                task.penalty, data, strengths, (seed,), options, tolerance=float(self.tolerance), progress=progress
+            )
             return tuned.fleet, tuned.models()[0], tuned.table
-        run = Run(seed) if penalty is None else Run(seed, penalty, float(self.strength))
-        fleet = fit([run], data, options, progress)
-        if not bool(torch.isfinite(fleet.best_score[0])):
+        fleet = fit([self._run(task)], data, options, progress)
+        self._refuse_diverged(fleet, 0)
+        return fleet, 0, None
+
+    def _run(self, task: Task) -> Run:
+        """The one run of a model whose strength is given."""
+        return Run(task.seed) if task.penalty is None else Run(task.seed, task.penalty, float(self.strength))
+
+    def _refuse_diverged(self, fleet: FittedFleet, place: int) -> None:
+        if not bool(torch.isfinite(fleet.best_score[place])):
             raise ValueError(
                 f"training diverged in its first epoch (learning_rate={self.learning_rate:g}); "
                 "lower the learning rate, and look for extreme values in X and y"
             )
-        return fleet, 0, None
 
     def _report(self, diverged: bool) -> None:
         if diverged:
@@ -302,14 +331,14 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
                 f"the loss was not finite after epoch {self.best_epoch_}; the weights of that epoch are kept "
                 "(a lower learning_rate may help)",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         elif self.n_epochs_ == self.max_epochs and self.n_epochs_ - 1 - self.best_epoch_ < self.patience:
             warnings.warn(
                 f"max_epochs={self.max_epochs} ended the training before patience={self.patience} did (best epoch: "
                 f"{self.best_epoch_ + 1}); the validation score was perhaps still falling",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _features(self, X: Any) -> np.ndarray:
@@ -328,6 +357,16 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             law = forecast_of([tensor.to(x) for tensor in self.weights_], x, self.architecture_)
             law = GaussianMixture(law.logits[0], law.loc[0], law.scale_tril[0])
             return in_target_units(law, self.y_scaler_)
+
+
+def _mask(values: Any, n_rows: int) -> np.ndarray:
+    """`validation_rows` as a mask (N,)."""
+    mask = np.asarray(values)
+    if mask.dtype != bool or mask.shape != (n_rows,):
+        raise ValueError(
+            f"validation_rows has shape {mask.shape} and type {mask.dtype}; it is a mask of True and False, ({n_rows},)"
+        )
+    return mask
 
 
 _FITTED = (

@@ -1,0 +1,225 @@
+"""`CalibratedRegressorCV`: any forecasting estimator, corrected by what rows say that it was not fitted on."""
+
+import copy
+import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.model_selection import GroupKFold, KFold, check_cv
+from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from prerank.calibration import PreRank
+from prerank.estimator.foldmodels import Index, fitted_models
+from prerank.estimator.mixed import equal_mixture, side_by_side
+from prerank.estimator.plans import Fold, Plan, nested, single
+from prerank.estimator.predictions import observed_for, predict_distribution
+from prerank.estimator.regressor import MixtureRegressor
+from prerank.estimator.scorers import LogLikelihood
+from prerank.forecast import Ensemble, Forecast, equally_weighted_draws, require_whole
+from prerank.recalibration import Recalibrator
+from prerank.wording import counted
+
+_FEWEST = 10  # held-out rows from which anything is learnt
+
+
+class Data(NamedTuple):
+    """Rows of positive weight: features, targets, weights and groups."""
+
+    x: Any
+    y: Any
+    weights: np.ndarray | None
+    groups: np.ndarray | None
+
+
+class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+    """TODO"""
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        preranks: PreRank | Sequence[PreRank] | None = None,
+        *,
+        cv: Any = 5,
+        ensemble: bool | Literal["auto"] = "auto",
+        recalibrator: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.preranks = preranks
+        self.cv = cv
+        self.ensemble = ensemble
+        self.recalibrator = recalibrator
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Fit models and their correction on features X (N, L) and targets y (N, D) or (N,).
+
+        `sample_weight` (N,) goes to the estimator and to the recalibrator; rows of weight zero have no influence.
+        `groups` (N,) are kept together: by the folds, and in the standard errors of the recalibrator.
+        """
+        validate_data(self, X, skip_check_array=True)
+        data = _rows(X, y, sample_weight, groups)
+        seed = self._seed()
+        plan = self._plan(data, seed)
+        estimator = MixtureRegressor() if self.estimator is None else self.estimator
+        models = fitted_models(estimator, data.x, data.y, data.weights, plan.jobs, seed)
+        outside = side_by_side(
+            [_mixture([models[j] for j in part.jobs], _safe_indexing(data.x, part.rows)) for part in plan.outside]
+        )
+        self.recalibrator_ = self._learnt(outside, np.concatenate([part.rows for part in plan.outside]), data, seed)
+        self.models_ = [models[j] for j in plan.final]
+        self.n_models_ = len(models)
+        self._one_axis = np.ndim(data.y) == 1
+        self.n_targets_ = 1 if self._one_axis else np.shape(data.y)[1]
+        self.target_names_ = list(data.y.columns) if isinstance(data.y, pd.DataFrame) else None
+        return self
+
+    def predict_distribution(self, X: Any) -> Forecast:
+        """The corrected joint forecast of rows (N, L); a row's does not depend on the rows beside it."""
+        check_is_fitted(self)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        forecast = _mixture(self.models_, X)
+        if self.recalibrator_ is None:
+            return forecast
+        return _named(self.recalibrator_.transform(forecast), _identifiers(X))
+
+    def predict(self, X: Any) -> Any:
+        """Mean of the corrected forecast, (N, D), or (N,) if y had one axis; a frame if y was one."""
+        mean = self.predict_distribution(X).mean.cpu().numpy()
+        if self.target_names_ is not None:
+            return pd.DataFrame(mean, index=getattr(X, "index", None), columns=self.target_names_)
+        return mean[:, 0] if self._one_axis else mean
+
+    def sample(self, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
+        """Equally weighted draws (N, M, D) of the corrected forecast; a row's depend on it, its position and the seed."""
+        forecast = self.predict_distribution(X)
+        n_draws = require_whole(n_draws, "n_draws")
+        if isinstance(forecast, Ensemble):
+            raise TypeError("an ensemble that is not dressed has no draws but its members; see predict_distribution")
+        ids = torch.arange(forecast.batch_shape[-1])
+        return equally_weighted_draws(forecast, n_draws, seed, case_ids=ids).members.cpu().numpy()
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors."""
+        return LogLikelihood()(self, X, y, sample_weight)
+
+    def summary(self) -> str:
+        """What was fitted and what the correction changes, in words."""
+        check_is_fitted(self)
+        head = f"{counted(self.n_models_, 'model')} fitted, {len(self.models_)} of them forecast."
+        if self.recalibrator_ is None:
+            return f"{head} Too few rows to learn a correction from."
+        told = getattr(self.recalibrator_, "summary", None)
+        return head if told is None else f"{head}\n{told()}"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _seed(self) -> int:
+        source = self.random_state
+        if source is None:
+            source = getattr(self.estimator, "random_state", None)
+        if isinstance(source, Integral):
+            return int(source)
+        return int(check_random_state(source).randint(np.iinfo(np.int32).max))
+
+    def _plan(self, data: Data, seed: int) -> Plan:
+        if not isinstance(self.ensemble, bool) and self.ensemble != "auto":
+            raise ValueError(f'ensemble={self.ensemble!r}: True, False or "auto"')
+        n_rows = len(data.y)
+        folds = self._folds(data, seed)
+        tested = np.bincount(np.concatenate([fold.test for fold in folds]), minlength=n_rows)
+        once = bool((tested == 1).all())
+        if (tested > 1).any():
+            raise ValueError(
+                f"cv={self.cv!r} tests {int((tested > 1).sum())} of {n_rows} rows more than once, and a row can be learnt "
+                "from once; use folds without repetition, such as KFold"
+            )
+        if self.ensemble is True and (not once or len(folds) < 3):
+            raise ValueError(
+                f"ensemble=True needs at least three folds that test every row once; cv={self.cv!r} has {len(folds)} and "
+                f"leaves {int((tested == 0).sum())} of {n_rows} rows untested: use ensemble=False"
+            )
+        if self.ensemble is False or not once or len(folds) < 3:
+            return single(folds, n_rows)
+        return nested(folds)
+
+    def _folds(self, data: Data, seed: int) -> list[Fold]:
+        cv = self.cv
+        if isinstance(cv, Integral) and not isinstance(cv, bool):
+            n_splits = require_whole(cv, "cv", at_least=2)
+            grouped = data.groups is not None
+            cv = GroupKFold(n_splits) if grouped else KFold(n_splits, shuffle=True, random_state=seed & 0x7FFFFFFF)
+        splitter = check_cv(cv)
+        with warnings.catch_warnings():
+            # groups serve the recalibrator's blocks too, so a splitter without use for them is nothing to warn of
+            warnings.filterwarnings("ignore", message="The groups parameter is ignored")
+            return [Fold(train, test) for train, test in splitter.split(data.x, data.y, data.groups)]
+
+    def _learnt(self, forecast: Forecast, rows: Index, data: Data, seed: int) -> Any:
+        """The fitted recalibrator, or None where rows, or groups, are too few."""
+        blocks = None if data.groups is None else data.groups[rows]
+        count = len(rows) if blocks is None else len(np.unique(blocks))
+        if count < _FEWEST:
+            what = "rows" if blocks is None else "groups"
+            warnings.warn(
+                f"{count} held-out {what} are too few to learn a correction from, so forecasts are left as they are; "
+                f"{_FEWEST} are the fewest",
+                UserWarning,
+                stacklevel=3,
+            )
+            return None
+        recalibrator = (
+            Recalibrator(self.preranks, seed=seed) if self.recalibrator is None else clone(self.recalibrator, safe=False)
+        )
+        observed = observed_for(_safe_indexing(data.y, rows), forecast)
+        more = {"case_weights": None if data.weights is None else data.weights[rows], "blocks": blocks}
+        recalibrator.fit(forecast, observed, **{name: value for name, value in more.items() if value is not None})
+        return recalibrator
+
+
+def _rows(X: Any, y: Any, sample_weight: Any, groups: Any) -> Data:
+    """Rows of positive weight; frames stay frames."""
+    y = y if isinstance(y, pd.DataFrame) else np.asarray(y)
+    if y.ndim not in (1, 2):
+        raise ValueError(f"y has shape {np.shape(y)}; targets are (rows,) or (rows, targets)")
+    check_consistent_length(X, y, sample_weight, groups)
+    labels = None if groups is None else np.asarray(groups)
+    if sample_weight is None:
+        return Data(X, y, None, labels)
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    kept = np.flatnonzero(weights > 0)
+    if not len(kept):
+        raise ValueError(f"all {len(weights)} sample weights are zero; one at least must be positive")
+    return Data(
+        _safe_indexing(X, kept), _safe_indexing(y, kept), weights[kept], None if labels is None else labels[kept]
+    )
+
+
+def _mixture(models: Sequence[Any], X: Any) -> Forecast:
+    return equal_mixture([predict_distribution(model, X) for model in models])
+
+
+def _identifiers(X: Any) -> torch.Tensor:
+    """Identifiers (N,) of rows by what is in them: equal rows have equal forecasts, wherever they stand."""
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
+    return torch.from_numpy(pd.util.hash_pandas_object(frame, index=False).to_numpy().view(np.int64).copy())
+
+
+def _named(forecast: Forecast, identifiers: torch.Tensor) -> Forecast:
+    """The forecast with identifiers for its cases, where it computes by draws that are keyed by them."""
+    if not hasattr(forecast, "case_ids"):
+        return forecast
+    named = copy.copy(forecast)
+    named.case_ids = identifiers
+    if hasattr(named, "base"):
+        named.base = _named(named.base, identifiers)
+    return named

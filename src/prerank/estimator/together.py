@@ -1,0 +1,89 @@
+"""Several regressors trained as one fleet, each on rows of its own."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from prerank.estimator.regressor import MixtureRegressor, Task
+from prerank.training import Bar, Run, Silent, TrainingSet, fit
+
+_ALIKE = 0.9  # smallest share of the largest model's rows that a fleet is padded from
+
+
+class Rows(NamedTuple):
+    """What `fit` is given for one model: features, targets, weights, and a mask of the rows that validate."""
+
+    x: Any
+    y: Any
+    sample_weight: Any = None
+    validation_rows: Any = None
+
+
+def fit_together(models: Sequence[MixtureRegressor], rows: Sequence[Rows]) -> None:
+    """Fit models that differ in seed alone, in fleets of those with about as many rows.
+
+    Shorter tables are filled up with rows of weight zero, so that their minibatches are a little smaller now and then; a
+    model is otherwise what it would be alone. Models that choose their strength are fleets already, and trained in turn.
+    """
+    tasks = [model._task(*each) for model, each in zip(models, rows, strict=True)]
+    for group in _alike(tasks):
+        chosen = [models[i] for i in group]
+        own = [tasks[i] for i in group]
+        if len(group) == 1 or (own[0].penalty is not None and chosen[0].strength == "auto"):
+            for model, task in zip(chosen, own, strict=True):
+                model._keep(task, *model._train(task))
+            continue
+        # a seed stands for its rows in a fleet; models of one seed and other rows are told apart by their place
+        seeds = _distinct([task.seed for task in own])
+        runs = [
+            Run(seed, run.penalty, run.strength)
+            for seed, run in zip(seeds, (model._run(task) for model, task in zip(chosen, own, strict=True)), strict=True)
+        ]
+        data = dict(zip(seeds, _filled([task.prepared.data for task in own]), strict=True))
+        fleet = fit(runs, data, own[0].options, Bar() if chosen[0].verbose else Silent())
+        for place, (model, task) in enumerate(zip(chosen, own, strict=True)):
+            model._refuse_diverged(fleet, place)
+            model._keep(task, fleet, place, None)
+
+
+def _distinct(seeds: Sequence[int]) -> list[int]:
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"models of one fleet need seeds of their own, got {list(seeds)}")
+    return list(seeds)
+
+
+def _alike(tasks: Sequence[Task]) -> Iterator[list[int]]:
+    """Places of tasks whose numbers of rows are near enough for one fleet, the largest first."""
+    left = sorted(range(len(tasks)), key=lambda i: -len(tasks[i].prepared.data.x))
+    while left:
+        largest = len(tasks[left[0]].prepared.data.x)
+        group = [i for i in left if len(tasks[i].prepared.data.x) >= _ALIKE * largest]
+        yield sorted(group)
+        left = [i for i in left if i not in group]
+
+
+def _filled(sets: Sequence[TrainingSet]) -> list[TrainingSet]:
+    """Sets of equal sizes: shorter ones repeat their first row with weight zero."""
+    n_train, n_validation = (max(len(part[place]) for part in sets) for place in (0, 2))
+    return [
+        TrainingSet(
+            *(_repeated(part, n_train) for part in (each.x, each.y)),
+            *(_repeated(part, n_validation) for part in (each.x_validation, each.y_validation)),
+            _zeros_after(each.weights, each.x, n_train),
+            _zeros_after(each.validation_weights, each.x_validation, n_validation),
+        )
+        for each in sets
+    ]
+
+
+def _repeated(values: Tensor, n_rows: int) -> Tensor:
+    return torch.cat([values, values[:1].expand(n_rows - len(values), -1)])
+
+
+def _zeros_after(weights: Tensor | None, values: Tensor, n_rows: int) -> Tensor | None:
+    if weights is None and len(values) == n_rows:
+        return None
+    own = torch.ones_like(values[:, 0]) if weights is None else weights
+    return torch.cat([own, own.new_zeros(n_rows - len(own))])
