@@ -5,6 +5,7 @@ from prerank.estimator.mixed import Mixed, equal_mixture
 from prerank.estimator.predictions import predict_distribution, predict_quantiles, sample
 from prerank.estimator.regressor import MixtureRegressor
 from prerank.estimator.scorers import LogLikelihood, NegativeEnergyScore, NegativePCE, PaperRule
+from prerank.estimator.transformed import Transformed, TransformedTargets
 
 __all__ = [
     "CalibratedRegressorCV",
@@ -14,6 +15,8 @@ __all__ = [
     "NegativeEnergyScore",
     "NegativePCE",
     "PaperRule",
+    "Transformed",
+    "TransformedTargets",
     "equal_mixture",
     "predict_distribution",
     "predict_quantiles",

@@ -11,14 +11,14 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.model_selection import GroupKFold, KFold, check_cv
-from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
+from sklearn.utils import _safe_indexing, check_random_state, indexable
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from prerank.calibration import PreRank
 from prerank.estimator.foldmodels import Index, fitted_models
 from prerank.estimator.mixed import equal_mixture, side_by_side
 from prerank.estimator.plans import Fold, Plan, nested, single
-from prerank.estimator.predictions import observed_for, predict_distribution
+from prerank.estimator.predictions import observed_for, predict_distribution, require_table, require_targets
 from prerank.estimator.regressor import MixtureRegressor
 from prerank.estimator.scorers import LogLikelihood
 from prerank.forecast import Ensemble, Forecast, equally_weighted_draws, require_whole
@@ -63,6 +63,8 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         `sample_weight` (N,) goes to the estimator and to the recalibrator; rows of weight zero have no influence.
         `groups` (N,) are kept together: by the folds, and in the standard errors of the recalibrator.
         """
+        require_targets(self, y)
+        require_table(X)
         validate_data(self, X, skip_check_array=True)
         data = _rows(X, y, sample_weight, groups)
         seed = self._seed()
@@ -83,6 +85,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def predict_distribution(self, X: Any) -> Forecast:
         """The corrected joint forecast of rows (N, L); a row's does not depend on the rows beside it."""
         check_is_fitted(self)
+        require_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         forecast = _mixture(self.models_, X)
         if self.recalibrator_ is None:
@@ -178,7 +181,9 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             )
             return None
         recalibrator = (
-            Recalibrator(self.preranks, seed=seed) if self.recalibrator is None else clone(self.recalibrator, safe=False)
+            Recalibrator(self.preranks, seed=seed)
+            if self.recalibrator is None
+            else clone(self.recalibrator, safe=False)
         )
         observed = observed_for(_safe_indexing(data.y, rows), forecast)
         more = {"case_weights": None if data.weights is None else data.weights[rows], "blocks": blocks}
@@ -191,14 +196,12 @@ def _rows(X: Any, y: Any, sample_weight: Any, groups: Any) -> Data:
     y = y if isinstance(y, pd.DataFrame) else np.asarray(y)
     if y.ndim not in (1, 2):
         raise ValueError(f"y has shape {np.shape(y)}; targets are (rows,) or (rows, targets)")
-    check_consistent_length(X, y, sample_weight, groups)
+    X, y, sample_weight, groups = indexable(X, y, sample_weight, groups)
     labels = None if groups is None else np.asarray(groups)
     if sample_weight is None:
         return Data(X, y, None, labels)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     kept = np.flatnonzero(weights > 0)
-    if not len(kept):
-        raise ValueError(f"all {len(weights)} sample weights are zero; one at least must be positive")
     return Data(
         _safe_indexing(X, kept), _safe_indexing(y, kept), weights[kept], None if labels is None else labels[kept]
     )

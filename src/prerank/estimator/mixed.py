@@ -79,7 +79,9 @@ class Mixed(Distribution):
         return within + torch.stack([each.mean for each in self.parts]).var(0, correction=0)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return torch.logsumexp(torch.stack([each.log_prob(value) for each in self.parts]), 0) - math.log(len(self.parts))
+        return torch.logsumexp(torch.stack([each.log_prob(value) for each in self.parts]), 0) - math.log(
+            len(self.parts)
+        )
 
     def ensemble(
         self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None

@@ -68,9 +68,7 @@ def nested(folds: Sequence[Fold]) -> Plan:
 
 def _without(parts: Sequence[Index], i: int) -> Plan:
     """Models that never see part i, one stopped by every other part, and their forecast of part i."""
-    jobs = [
-        Job(_joined(parts, {i, j}), parts[j], f"without {i}, stopped by {j}") for j in range(len(parts)) if j != i
-    ]
+    jobs = [Job(_joined(parts, {i, j}), parts[j], f"without {i}, stopped by {j}") for j in range(len(parts)) if j != i]
     places = tuple(range(len(jobs)))
     return Plan(jobs, [Outside(parts[i], places)], places)
 

@@ -43,9 +43,23 @@ def predict_distribution(estimator: Any, X: Any) -> Forecast:
     )
 
 
+def require_targets(estimator: Any, y: Any) -> None:
+    """Refuse a fit without targets, in scikit-learn's words."""
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None; give targets")
+
+
+def require_table(X: Any) -> None:
+    """Refuse features that are not a table; what is in it is the estimator's to judge."""
+    if np.ndim(X) != 2:
+        raise ValueError(
+            f"X has shape {np.shape(X)}; it is a table (rows, features). Reshape your data: X.reshape(1, -1) is one row"
+        )
+
+
 def observed_for(y: Any, forecast: Forecast) -> Tensor:
     """Targets (N, D) or (N,) as observations (N, D), where the forecast is."""
-    values = np.asarray(y, dtype=np.float64)
+    values = np.array(y, dtype=np.float64)  # torch wants an array that can be written to
     place = forecast.members if isinstance(forecast, Ensemble) else getattr(forecast, "loc", None)
     device = None if place is None else place.device
     return torch.as_tensor(values[:, None] if values.ndim == 1 else values, device=device)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from prerank.calibration import PreRank, pce, projected_pit
 from prerank.estimator.predictions import observed_for, predict_distribution
-from prerank.forecast import Ensemble, Forecast, equally_weighted_draws
+from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
 from prerank.scores import energy_score, nll
 from prerank.training import choose_strength
 
@@ -78,6 +78,9 @@ class NegativePCE:
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         forecast, observed, weights = _judged(estimator, X, y, sample_weight)
         chosen = list(self.preranks) if isinstance(self.preranks, Sequence) else self.preranks
+        if not isinstance(forecast, Ensemble | GaussianMixture):  # drawn once for all pre-ranks
+            drawn = equally_weighted_draws(forecast, self.n_draws, self.seed)
+            forecast = Ensemble(drawn.members, reference=forecast)
         pit = projected_pit(observed, forecast, chosen, n_draws=self.n_draws, seed=self.seed)
         errors = pce(pit, case_weights=None if weights is None else torch.as_tensor(weights))
         groups = pd.Series(errors.cpu().numpy()).groupby(list(pit.groups)).mean()
@@ -137,7 +140,9 @@ def _judged(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Forecas
     observed = observed_for(y, forecast)
     weights = None
     if sample_weight is not None:
-        weights = _check_sample_weight(sample_weight, observed.cpu().numpy(), dtype=np.float64, ensure_non_negative=True)
+        weights = _check_sample_weight(
+            sample_weight, observed.cpu().numpy(), dtype=np.float64, ensure_non_negative=True
+        )
     return forecast, observed, weights
 
 

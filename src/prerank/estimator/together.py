@@ -39,7 +39,9 @@ def fit_together(models: Sequence[MixtureRegressor], rows: Sequence[Rows]) -> No
         seeds = _distinct([task.seed for task in own])
         runs = [
             Run(seed, run.penalty, run.strength)
-            for seed, run in zip(seeds, (model._run(task) for model, task in zip(chosen, own, strict=True)), strict=True)
+            for seed, run in zip(
+                seeds, (model._run(task) for model, task in zip(chosen, own, strict=True)), strict=True
+            )
         ]
         data = dict(zip(seeds, _filled([task.prepared.data for task in own]), strict=True))
         fleet = fit(runs, data, own[0].options, Bar() if chosen[0].verbose else Silent())
