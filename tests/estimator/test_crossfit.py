@@ -220,7 +220,8 @@ def test_rows_that_fill_up_a_fleet_have_no_influence() -> None:
     x, y = (torch.from_numpy(part).float() for part in numbered(40))
     long, short = (TrainingSet(x[:n], y[:n] / 10, x[30:n], y[30:n] / 10) for n in (40, 36))
     filled = _filled([long, short])[1]
-    assert (filled.weights[36:] == 0).all() and (filled.validation_weights[6:] == 0).all()
+    assert (filled.weights[36:] == 0).all()
+    assert (filled.validation_weights[6:] == 0).all()
     spoilt = filled._replace(x=filled.x.clone(), y_validation=filled.y_validation.clone())
     spoilt.x[36:], spoilt.y_validation[6:] = 7.0, -7.0
     options = FitOptions(n_components=2, hidden=(8,), max_epochs=3, batch_size=16)

@@ -1,4 +1,4 @@
-"""The scikit-learn face: regressors whose forecasts are joint distributions, calibrated by cross-fitting, and their scorers."""
+"""The scikit-learn face: regressors whose forecasts are joint distributions, their calibration, and scorers."""
 
 from prerank.estimator.crossfit import CalibratedRegressorCV
 from prerank.estimator.mixed import Mixed, equal_mixture

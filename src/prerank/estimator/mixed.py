@@ -121,8 +121,11 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
     laws = [GaussianMixture.of_normal(each) if isinstance(each, MultivariateNormal) else each for each in forecasts]
     mixtures = [each for each in laws if isinstance(each, GaussianMixture)]
     if len(mixtures) == len(laws):
-        parts = [(each.logits, each.loc, each.scale_tril) for each in mixtures]
-        return GaussianMixture(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        return GaussianMixture(
+            torch.cat([each.logits for each in mixtures]),
+            torch.cat([each.loc for each in mixtures]),
+            torch.cat([each.scale_tril for each in mixtures]),
+        )
     ensembles = [each for each in laws if isinstance(each, Ensemble)]
     if len(ensembles) == len(laws):
         members = torch.cat([each.members for each in ensembles])

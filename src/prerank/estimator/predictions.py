@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
-
 from torch import Tensor
 
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, as_ensemble, equally_weighted_draws, require_whole

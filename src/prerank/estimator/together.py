@@ -68,11 +68,13 @@ def _alike(tasks: Sequence[Task]) -> Iterator[list[int]]:
 
 def _filled(sets: Sequence[TrainingSet]) -> list[TrainingSet]:
     """Sets of equal sizes: shorter ones repeat their first row with weight zero."""
-    n_train, n_validation = (max(len(part[place]) for part in sets) for place in (0, 2))
+    n_train, n_validation = max(len(each.x) for each in sets), max(len(each.x_validation) for each in sets)
     return [
         TrainingSet(
-            *(_repeated(part, n_train) for part in (each.x, each.y)),
-            *(_repeated(part, n_validation) for part in (each.x_validation, each.y_validation)),
+            _repeated(each.x, n_train),
+            _repeated(each.y, n_train),
+            _repeated(each.x_validation, n_validation),
+            _repeated(each.y_validation, n_validation),
             _zeros_after(each.weights, each.x, n_train),
             _zeros_after(each.validation_weights, each.x_validation, n_validation),
         )

@@ -193,7 +193,7 @@ def _listed(transforms: Any, n_targets: int) -> list[Transform]:
     listed = list(transforms) if several else [transforms] * n_targets
     if len(listed) != n_targets:
         raise ValueError(f"{len(listed)} transforms for {n_targets} targets; give one for all, or one for each")
-    found = []
+    found: list[Transform] = []
     for each in listed:
         if each is None:
             found.append(identity_transform)
