@@ -179,16 +179,22 @@ def forecasts(task: Task, models: dict[str, list[Any]]) -> Iterator[tuple[str, A
             )
 
 
-def judged(task: Task, forecast: Any) -> dict[str, float]:
-    """Scores and PCE ratios on the test rows."""
-    device = forecast.loc.device if isinstance(forecast, GaussianMixture) else forecast.mean.device
-    y = torch.as_tensor(task.y_test, device=device)
-    drawn = equally_weighted_draws(forecast, N_DRAWS, 1)
-    row = {"energy score": float(energy_score(y, drawn).mean()), "nll": float(nll(y, forecast).mean())}
+def judged(task: Task, forecast: Any) -> dict[str, Any]:
+    """Scores and PCE ratios on the test rows; a likelihood where there is a density."""
+    row: dict[str, Any] = {}
+    if isinstance(forecast, Ensemble):
+        drawn, reference, y = forecast, None, torch.from_numpy(task.y_test)
+    else:
+        drawn, reference = equally_weighted_draws(forecast, N_DRAWS, 1), forecast
+        y = torch.as_tensor(task.y_test, device=drawn.members.device)
+        row["nll"] = float(nll(y, forecast).mean())
+    scores = energy_score(y, drawn)
+    row["energy score"] = float(scores.mean())
+    row["energy score error"] = float(scores.std() / math.sqrt(len(y)))
     if hasattr(forecast, "effective_size"):
         row["effective size"] = float(forecast.effective_size.mean())
     level = LEVEL * math.sqrt(1 / task.n_cal + 1 / len(y))
-    pit = projected_pit(y, Ensemble(drawn.members, reference=forecast))
+    pit = projected_pit(y, Ensemble(drawn.members, reference=reference))
     for item in paper_preranks(y.shape[-1]):
         row[item.name] = float(pce(pit.of(item.name)).mean()) / level
     return row

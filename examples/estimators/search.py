@@ -22,7 +22,9 @@ def main() -> None:
     )
     search.fit(table.x, table.y)
     found = pd.DataFrame(search.cv_results_).rename(columns=lambda name: name.removeprefix("param_mixtureregressor__"))
-    print(found[["n_components", "strength", "mean_test_energy_score", "mean_test_pce"]].round(4).to_string(index=False))
+    print(
+        found[["n_components", "strength", "mean_test_energy_score", "mean_test_pce"]].round(4).to_string(index=False)
+    )
     print("chosen:", search.best_params_)
     print(predict_distribution(search, table.x[:4]))
 

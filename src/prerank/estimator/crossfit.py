@@ -17,11 +17,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from prerank.calibration import PreRank
 from prerank.estimator.foldmodels import Index, fitted_models
 from prerank.estimator.mixed import equal_mixture, side_by_side
-from prerank.estimator.plans import Fold, Plan, nested, single
+from prerank.estimator.plans import Fold, Outside, Plan, nested, single
 from prerank.estimator.predictions import observed_for, predict_distribution, require_table, require_targets
 from prerank.estimator.regressor import MixtureRegressor
 from prerank.estimator.scorers import LogLikelihood
 from prerank.forecast import Ensemble, Forecast, equally_weighted_draws, require_whole
+from prerank.randomness import numpy_generator
 from prerank.recalibration import Recalibrator
 from prerank.wording import counted
 
@@ -47,6 +48,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         *,
         cv: Any = 5,
         ensemble: bool | Literal["auto"] = "auto",
+        max_held_out: int | None = 2048,
         recalibrator: Any = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -54,6 +56,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.preranks = preranks
         self.cv = cv
         self.ensemble = ensemble
+        self.max_held_out = max_held_out
         self.recalibrator = recalibrator
         self.random_state = random_state
 
@@ -71,10 +74,11 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         plan = self._plan(data, seed)
         estimator = MixtureRegressor() if self.estimator is None else self.estimator
         models = fitted_models(estimator, data.x, data.y, data.weights, plan.jobs, seed)
+        learnt_from = self._at_most(plan.outside, seed)
         outside = side_by_side(
-            [_mixture([models[j] for j in part.jobs], _safe_indexing(data.x, part.rows)) for part in plan.outside]
+            [_mixture([models[j] for j in part.jobs], _safe_indexing(data.x, part.rows)) for part in learnt_from]
         )
-        self.recalibrator_ = self._learnt(outside, np.concatenate([part.rows for part in plan.outside]), data, seed)
+        self.recalibrator_ = self._learnt(outside, np.concatenate([part.rows for part in learnt_from]), data, seed)
         self.models_ = [models[j] for j in plan.final]
         self.n_models_ = len(models)
         self._one_axis = np.ndim(data.y) == 1
@@ -166,6 +170,17 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             # groups serve the recalibrator's blocks too, so a splitter without use for them is nothing to warn of
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
             return [Fold(train, test) for train, test in splitter.split(data.x, data.y, data.groups)]
+
+    def _at_most(self, outside: Sequence[Outside], seed: int) -> list[Outside]:
+        """No more held-out rows than are wanted, chosen by seed."""
+        n_rows = sum(len(part.rows) for part in outside)
+        if self.max_held_out is None or n_rows <= require_whole(self.max_held_out, "max_held_out"):
+            return list(outside)
+        kept = np.zeros(n_rows, dtype=bool)
+        kept[numpy_generator(seed, "held-out rows").permutation(n_rows)[: self.max_held_out]] = True
+        ends = np.cumsum([len(part.rows) for part in outside])[:-1]
+        parts = [Outside(part.rows[own], part.jobs) for part, own in zip(outside, np.split(kept, ends), strict=True)]
+        return [part for part in parts if len(part.rows)]
 
     def _learnt(self, forecast: Forecast, rows: Index, data: Data, seed: int) -> Any:
         """The fitted recalibrator, or None where rows, or groups, are too few."""
