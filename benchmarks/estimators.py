@@ -1,12 +1,12 @@
 """Estimators on the paper's datasets: the paper's settings, ours, calibrated in each way, and other models.
 
-    python benchmarks/estimators.py [DATASETS ...] [--methods ...] [--seeds ...] [--device cuda] [--out FILE] [--limit SECONDS]
+    python benchmarks/estimators.py [DATASETS ...] [--methods ...] [--seeds ...] [--device cuda] [--out FILE]
     python benchmarks/estimators.py --table results/estimator/estimators.jsonl
 
-Every dataset, seed and method is a line of JSON in FILE; lines that are there are not computed again, and none is begun after
-the limit. Test rows are the paper's, at most 1,024 of them; the paper's settings are trained on its training rows and stopped by
-its validation rows, all others are given those and the calibration rows. Targets are in standard units. Energy scores are of
-200 equally weighted draws, calibration is judged by plain ranks among them, and a ratio is a PCE over
+Every dataset, seed and method is a line of JSON in FILE; lines that are there are not computed again, and none is begun
+after `--limit` seconds. Test rows are the paper's, at most 1,024 of them; the paper's settings are trained on its training
+rows and stopped by its validation rows, all others are given those and the calibration rows. Targets are in standard units.
+Energy scores are of 200 equally weighted draws, calibration is judged by plain ranks among them, and a ratio is a PCE over
 0.3133 sqrt(1/n_cal + 1/n_test) with the paper's number of calibration rows.
 """
 

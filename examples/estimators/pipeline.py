@@ -1,6 +1,6 @@
 """A pipeline with categories and gaps, a target that is modelled by its logarithm, and forecasts that are calibrated.
 
-The rows: flats with a size that is sometimes unknown and a kind; the targets: rent, positive, and years since the last repair.
+Rows are flats, of a kind and of a size that is sometimes unknown; targets are rent, positive, and years since a repair.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""A grid search that asks for calibration: the paper's rule among networks of different sizes, with and without a penalty."""
+"""A grid search that asks for calibration: the paper's rule among networks, with and without a penalty."""
 
 import pandas as pd
 from sklearn.model_selection import GridSearchCV
