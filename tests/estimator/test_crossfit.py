@@ -304,3 +304,18 @@ def test_validation_rows_decide_when_to_stop_and_nothing_else(table: Table) -> N
             MixtureRegressor(**QUICK).fit(x, y, validation_rows=bad)
     with pytest.raises(ValueError, match="100 to train on and 0 to validate"):
         MixtureRegressor(**QUICK).fit(x, y, validation_rows=np.zeros(100, dtype=bool))
+
+
+class Spreads(Remembers):
+    """Forecasts targets as spread over cells: here, moved by a thousand."""
+
+    def dequantised(self, y: Any) -> np.ndarray:
+        return np.asarray(y) + 1000
+
+
+def test_targets_with_atoms_are_compared_as_they_are_forecast() -> None:
+    x, y = numbered(40)
+    for estimator in (Spreads(), make_pipeline("passthrough", Spreads())):
+        model = CalibratedRegressorCV(estimator, cv=4, recalibrator=Spy(), random_state=0).fit(x, y)
+        assert model.recalibrator_.y_[:, 0].min() == 1000
+        assert (model.dequantised(y) == y + 1000).all()

@@ -18,7 +18,13 @@ from prerank.calibration import PreRank
 from prerank.estimator.foldmodels import Index, fitted_models
 from prerank.estimator.mixed import equal_mixture, side_by_side
 from prerank.estimator.plans import Fold, Outside, Plan, nested, single
-from prerank.estimator.predictions import observed_for, predict_distribution, require_table, require_targets
+from prerank.estimator.predictions import (
+    as_forecast,
+    observed_for,
+    predict_distribution,
+    require_table,
+    require_targets,
+)
 from prerank.estimator.regressor import MixtureRegressor
 from prerank.estimator.scorers import LogLikelihood
 from prerank.forecast import Ensemble, Forecast, equally_weighted_draws, require_whole
@@ -27,6 +33,7 @@ from prerank.recalibration import Recalibrator
 from prerank.wording import counted
 
 _FEWEST = 10  # held-out rows from which anything is learnt
+_FOR_A_POOL = 100  # rows from which models can spare two folds
 
 
 class Data(NamedTuple):
@@ -39,7 +46,37 @@ class Data(NamedTuple):
 
 
 class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
-    """TODO"""
+    """An estimator of joint forecasts, and a correction that is learnt from rows that it was not fitted on.
+
+    `estimator` is a `MixtureRegressor`, or any other with `fit(X, y)` and `predict_distribution(X)`, a pipeline with one at
+    its end among them. `cv` are folds: a number (shuffled, or by groups if `fit` is given some), or a splitter of
+    scikit-learn's. What is fitted, as `ensemble` says:
+
+    * True: a model for each fold, trained on the others and stopped by it; forecasts are the equal mixture of all.
+      For every fold there are more models that never saw it, and their mixture is what the correction is learnt from, so
+      K folds cost K² models. More than two folds are needed, which test every row once.
+    * False: one model of all rows. The correction is learnt from those of the folds, K + 1 models in all.
+    * "auto": True where the folds allow it and there are at least 100 rows, else False, as for `TimeSeriesSplit`: rows that
+      no fold tests are then fitted on, and not learnt from.
+
+    A row that is learnt from has no part in its own forecast: neither in training, early stopping, scaling nor the choice
+    of a strength. Networks of all folds are trained as one fleet.
+
+    The correction is that of `recalibrator`, by default a `Recalibrator` along `preranks` (the paper's), and is learnt from
+    at most `max_held_out` rows. Where it is a tilt, forecasts are computed by draws, which takes longer. `random_state`
+    seeds folds, models and draws; None takes the estimator's, if that is a number.
+
+    Fitted: `models_` (whose equal mixture is corrected), `recalibrator_` (None with fewer than ten held-out rows),
+    `n_models_` (those fitted in all), `n_features_in_`, `feature_names_in_`, `n_targets_`, `target_names_`.
+
+    >>> from prerank import Marginal
+    >>> from prerank.data import Bimodal
+    >>> table = Bimodal().table(200)
+    >>> network = MixtureRegressor(n_components=1, hidden=(8,), learning_rate=0.1, patience=2, random_state=0)
+    >>> model = CalibratedRegressorCV(network, Marginal(), cv=3).fit(table.x, table.y)
+    >>> model.predict(table.x[:5]).shape, model.n_models_
+    ((5, 2), 9)
+    """
 
     def __init__(
         self,
@@ -78,7 +115,11 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         outside = side_by_side(
             [_mixture([models[j] for j in part.jobs], _safe_indexing(data.x, part.rows)) for part in learnt_from]
         )
-        self.recalibrator_ = self._learnt(outside, np.concatenate([part.rows for part in learnt_from]), data, seed)
+        observed = [
+            np.asarray(as_forecast(models[part.jobs[0]], _safe_indexing(data.y, part.rows))) for part in learnt_from
+        ]
+        rows = np.concatenate([part.rows for part in learnt_from])
+        self.recalibrator_ = self._learnt(outside, np.concatenate(observed), rows, data, seed)
         self.models_ = [models[j] for j in plan.final]
         self.n_models_ = len(models)
         self._one_axis = np.ndim(data.y) == 1
@@ -115,6 +156,11 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors."""
         return LogLikelihood()(self, X, y, sample_weight)
+
+    def dequantised(self, y: Any) -> Any:
+        """y as it is forecast: with atoms spread over their cells, where the estimator does so."""
+        check_is_fitted(self)
+        return as_forecast(self.models_[0], y)
 
     def summary(self) -> str:
         """What was fitted and what the correction changes, in words."""
@@ -155,9 +201,10 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 f"ensemble=True needs at least three folds that test every row once; cv={self.cv!r} has {len(folds)} and "
                 f"leaves {int((tested == 0).sum())} of {n_rows} rows untested: use ensemble=False"
             )
-        if self.ensemble is False or not once or len(folds) < 3:
-            return single(folds, n_rows)
-        return nested(folds)
+        pooled = self.ensemble is True or (
+            self.ensemble == "auto" and once and len(folds) > 2 and n_rows >= _FOR_A_POOL
+        )
+        return nested(folds) if pooled else single(folds, n_rows)
 
     def _folds(self, data: Data, seed: int) -> list[Fold]:
         cv = self.cv
@@ -182,7 +229,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         parts = [Outside(part.rows[own], part.jobs) for part, own in zip(outside, np.split(kept, ends), strict=True)]
         return [part for part in parts if len(part.rows)]
 
-    def _learnt(self, forecast: Forecast, rows: Index, data: Data, seed: int) -> Any:
+    def _learnt(self, forecast: Forecast, y: np.ndarray, rows: Index, data: Data, seed: int) -> Any:
         """The fitted recalibrator, or None where rows, or groups, are too few."""
         blocks = None if data.groups is None else data.groups[rows]
         count = len(rows) if blocks is None else len(np.unique(blocks))
@@ -200,7 +247,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             if self.recalibrator is None
             else clone(self.recalibrator, safe=False)
         )
-        observed = observed_for(_safe_indexing(data.y, rows), forecast)
+        observed = observed_for(y, forecast)
         more = {"case_weights": None if data.weights is None else data.weights[rows], "blocks": blocks}
         recalibrator.fit(forecast, observed, **{name: value for name, value in more.items() if value is not None})
         return recalibrator

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -26,20 +28,27 @@ def predict_distribution(estimator: Any, X: Any) -> Forecast:
     >>> predict_distribution(model, table.x[:5])
     GaussianMixture(5 cases, 2 components, 2 targets)
     """
-    own = getattr(estimator, "predict_distribution", None)
-    if own is not None:
-        return own(X)
+    if hasattr(estimator, "predict_distribution"):
+        return estimator.predict_distribution(X)
     if isinstance(estimator, Pipeline):
         check_is_fitted(estimator)
         return predict_distribution(estimator.steps[-1][1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
-    if hasattr(estimator, "best_estimator_"):
-        return predict_distribution(estimator.best_estimator_, X)
-    if hasattr(estimator, "param_grid") or hasattr(estimator, "param_distributions"):
+    if isinstance(estimator, BaseSearchCV):
         check_is_fitted(estimator)
+        return predict_distribution(estimator.best_estimator_, X)
     raise TypeError(
         f"{type(estimator).__name__} has no predict_distribution, nor has its last step or best estimator; "
         "use MixtureRegressor, or an estimator with a method of that name that returns a joint forecast"
     )
+
+
+def as_forecast(estimator: Any, y: Any) -> Any:
+    """Targets as the estimator forecasts them: spread over their cells, where they have atoms and it does so."""
+    if isinstance(estimator, Pipeline):
+        return as_forecast(estimator.steps[-1][1], y)
+    if isinstance(estimator, BaseSearchCV):
+        return as_forecast(estimator.best_estimator_, y)
+    return estimator.dequantised(y) if hasattr(estimator, "dequantised") else y
 
 
 def require_targets(estimator: Any, y: Any) -> None:
@@ -50,9 +59,10 @@ def require_targets(estimator: Any, y: Any) -> None:
 
 def require_table(X: Any) -> None:
     """Refuse features that are not a table; what is in it is the estimator's to judge."""
-    if np.ndim(X) != 2:
+    shape = X.shape if isinstance(X, pd.DataFrame | np.ndarray) else np.asarray(X).shape
+    if len(shape) != 2:
         raise ValueError(
-            f"X has shape {np.shape(X)}; it is a table (rows, features). Reshape your data: X.reshape(1, -1) is one row"
+            f"X has shape {shape}; it is a table (rows, features). Reshape your data: X.reshape(1, -1) is one row"
         )
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 
 from prerank.calibration import PreRank, pce, projected_pit
-from prerank.estimator.predictions import observed_for, predict_distribution
+from prerank.estimator.predictions import as_forecast, observed_for, predict_distribution
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
 from prerank.scores import energy_score, nll
 from prerank.training import choose_strength
@@ -22,7 +22,10 @@ from prerank.training import choose_strength
 
 @dataclass(frozen=True)
 class LogLikelihood:
-    """Mean log-likelihood of y (N, D), in its units: what `score` of the estimators here is.
+    """Mean log-likelihood of y (N, D), in its units.
+
+    Where an estimator spreads targets with atoms over their cells, it is that of the spread targets, on average at most
+    the logarithm of the cells' probabilities.
 
     >>> from sklearn.model_selection import cross_val_score
     >>> from prerank.data import Bimodal
@@ -137,7 +140,7 @@ def _is(item: tuple[str, Any], name: str, value: Any) -> bool:
 def _judged(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Forecast, Tensor, np.ndarray | None]:
     """The forecast of X, y (N, D) in its place, and weights (N,)."""
     forecast = predict_distribution(estimator, X)
-    observed = observed_for(y, forecast)
+    observed = observed_for(as_forecast(estimator, y), forecast)
     weights = None
     if sample_weight is not None:
         weights = _check_sample_weight(

@@ -82,7 +82,7 @@ def demonstrate(n_train: int = 3000, n_test: int = 2000, seed: int = 0, verbose:
 
 
 def evaluate(name: str, forecast: Distribution, y: torch.Tensor, seed: int) -> Evaluated:
-    """Scores and check of a forecast of y (N, D); one without closed forms is checked by draws, for all pre-ranks the same."""
+    """Scores and check of a forecast of y (N, D); one without closed forms is drawn once for all pre-ranks."""
     drawn = equally_weighted_draws(forecast, 100, seed, "energy score")
     score = energy_score(y, drawn).mean()
     closed = isinstance(forecast, GaussianMixture)
