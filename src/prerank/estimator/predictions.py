@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
@@ -59,7 +58,7 @@ def require_targets(estimator: Any, y: Any) -> None:
 
 def require_table(X: Any) -> None:
     """Refuse features that are not a table; what is in it is the estimator's to judge."""
-    shape = X.shape if isinstance(X, pd.DataFrame | np.ndarray) else np.asarray(X).shape
+    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
     if len(shape) != 2:
         raise ValueError(
             f"X has shape {shape}; it is a table (rows, features). Reshape your data: X.reshape(1, -1) is one row"

@@ -75,10 +75,10 @@ def demonstrate(n_train: int = 3000, n_test: int = 2000, seed: int = 0, verbose:
     fitted = [model.fit(train.x, train.y).predict_distribution(test.x) for model in (plain, penalised, calibrated)]
     y = torch.as_tensor(test.y, dtype=torch.float64)
     names = ("plain NLL", "penalised", "calibrated", "oracle")
-    evaluated = [
+    first, second, third, fourth = (
         evaluate(name, forecast, y, seed) for name, forecast in zip(names, (*fitted, recipe.law(test.x)), strict=True)
-    ]
-    return Demonstration(*evaluated, penalised.strength_, n_train, n_test)
+    )
+    return Demonstration(first, second, third, fourth, penalised.strength_, n_train, n_test)
 
 
 def evaluate(name: str, forecast: Distribution, y: torch.Tensor, seed: int) -> Evaluated:
