@@ -6,7 +6,7 @@ calibration with a little sharpness; calibration by cross-fitting corrects the s
 true distribution scores on the same rows.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from matplotlib.figure import Figure
@@ -72,7 +72,9 @@ def demonstrate(n_train: int = 3000, n_test: int = 2000, seed: int = 0, verbose:
         max_held_out=LEARNT_FROM,
         recalibrator=Recalibrator(steps=(Affine(), Tilt(n_reference=POOL // 2, pool=POOL))),
     )
-    fitted = [model.fit(train.x, train.y).predict_distribution(test.x) for model in (plain, penalised, calibrated)]
+    fitted: list[Any] = [
+        model.fit(train.x, train.y).predict_distribution(test.x) for model in (plain, penalised, calibrated)
+    ]
     y = torch.as_tensor(test.y, dtype=torch.float64)
     names = ("plain NLL", "penalised", "calibrated", "oracle")
     first, second, third, fourth = (
