@@ -1,5 +1,6 @@
 """Cross-fitting: a correction is learnt from rows that had no part in the forecasts, and forecasts get better by it."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -319,3 +320,23 @@ def test_targets_with_atoms_are_compared_as_they_are_forecast() -> None:
         model = CalibratedRegressorCV(estimator, cv=4, recalibrator=Spy(), random_state=0).fit(x, y)
         assert model.recalibrator_.y_[:, 0].min() == 1000
         assert (model.dequantised(y) == y + 1000).all()
+
+
+def test_a_saved_model_forecasts_the_same_to_the_last_bit(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    x = pd.DataFrame(rng.normal(size=(150, 2)), columns=["a", "b"])
+    y = pd.DataFrame(np.exp(rng.normal(size=(150, 2))), columns=["u", "v"])
+    model = CalibratedRegressorCV(MixtureRegressor(**QUICK), Location(), cv=3).fit(x, y)
+    model.save(tmp_path / "model")
+    loaded = CalibratedRegressorCV.load(tmp_path / "model")
+    pd.testing.assert_frame_equal(loaded.predict(x.head()), model.predict(x.head()), check_exact=True)
+    assert loaded.summary() == model.summary()
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(x[["b", "a"]])
+    model.recalibrator_ = None
+    model.save(tmp_path / "plain")
+    assert CalibratedRegressorCV.load(tmp_path / "plain").recalibrator_ is None
+    model.models_ = [Remembers()]
+    with pytest.raises(TypeError, match="Remembers cannot be saved"):
+        model.save(tmp_path / "code")
+    assert not (tmp_path / "code").exists()

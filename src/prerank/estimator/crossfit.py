@@ -4,6 +4,7 @@ import copy
 import warnings
 from collections.abc import Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from prerank.estimator.predictions import (
 )
 from prerank.estimator.regressor import MixtureRegressor
 from prerank.estimator.scorers import LogLikelihood
+from prerank.estimator.storing import read_parts, write_parts
 from prerank.forecast import Ensemble, Forecast, equally_weighted_draws, require_whole
 from prerank.randomness import numpy_generator
 from prerank.recalibration import Recalibrator
@@ -34,6 +36,9 @@ from prerank.wording import counted
 
 _FEWEST = 10  # held-out rows from which anything is learnt
 _FOR_A_POOL = 100  # rows from which models can spare two folds
+
+
+_KEPT = ("_one_axis", "n_models_", "n_features_in_", "n_targets_", "target_names_")
 
 
 class Data(NamedTuple):
@@ -170,6 +175,28 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             return f"{head} Too few rows to learn a correction from."
         told = getattr(self.recalibrator_, "summary", None)
         return head if told is None else f"{head}\n{told()}"
+
+    def save(self, path: Path | str) -> None:
+        """Write what was fitted to one file, safetensors with JSON in its header: networks and a `Recalibrator`.
+
+        `estimator`, `cv` and `recalibrator`, which are for fitting, are not kept.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        about = {name: getattr(self, name) for name in _KEPT}
+        write_parts(path, self.models_, self.recalibrator_, {**about, "names": None if names is None else list(names)})
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """What `save` wrote: its forecasts are the same to the last bit."""
+        models, recalibrator, about = read_parts(path)
+        result = cls()
+        result.models_, result.recalibrator_ = models, recalibrator
+        for name in _KEPT:
+            setattr(result, name, about[name])
+        if about["names"] is not None:
+            result.feature_names_in_ = np.array(about["names"], dtype=object)
+        return result
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
