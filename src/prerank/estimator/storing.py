@@ -23,7 +23,8 @@ def write_parts(
     for part, kind in [*((model, MixtureRegressor) for model in models), (recalibrator, Recalibrator)]:
         if part is not None and type(part) is not kind:
             raise TypeError(
-                f"{type(part).__name__} cannot be saved: a file holds models of MixtureRegressor and a Recalibrator, never code"
+                f"{type(part).__name__} cannot be saved: a file holds models of MixtureRegressor and a Recalibrator, "
+                "never code"
             )
     with TemporaryDirectory() as folder:
         tensors = {f"model {k}": _bytes_of(model, Path(folder) / f"{k}") for k, model in enumerate(models)}
