@@ -10,13 +10,14 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from prerank.calibration import PreRank, needs_of
 from prerank.data import Standardiser
+from prerank.estimator.delegation import by_the_calibrated
 from prerank.estimator.persistence import read, write
 from prerank.estimator.preparation import Prepared, prepare
 from prerank.estimator.units import in_target_units
@@ -66,6 +67,10 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     dtype; forecasts are computed in double precision, so that a row's forecast does not depend on its companions. The
     same integer `random_state` gives the same model. `device` is where to train and forecast: None is the CPU.
 
+    `calibrate=True` corrects forecasts by what rows say that they were not fitted on, by five folds, or as many as it says:
+    `calibrated_` is then a `CalibratedRegressorCV`, which answers in the model's place. It costs the training of 25 networks
+    as one fleet, and forecasts that are computed by draws.
+
     Fitted: `strength_`, `tuning_` (strength, seed, PCE and energy score of every candidate, or None), `seed_`,
     `n_features_in_`, `feature_names_in_`, `n_targets_`, `validation_nll_` (standard units), `best_epoch_`, `n_epochs_`,
     `x_scaler_`, `y_scaler_`, `architecture_`, `weights_`.
@@ -97,6 +102,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         max_epochs: int = 5000,
         patience: int = 15,
         validation_fraction: float = 0.2,
+        calibrate: bool | int = False,
         random_state: int | np.random.RandomState | None = None,
         device: torch.device | str | None = None,
         verbose: bool = False,
@@ -112,6 +118,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         self.max_epochs = max_epochs
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.calibrate = calibrate
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -122,8 +129,24 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         `validation_rows` (N,), a mask, says which rows decide when to stop, in place of a share chosen at random: the
         latest of a series, or whole groups.
         """
+        if self.calibrate:
+            return self._fit_calibrated(X, y, sample_weight, validation_rows)
         task = self._task(X, y, sample_weight, validation_rows)
         return self._keep(task, *self._train(task))
+
+    def _fit_calibrated(self, X: Any, y: Any, sample_weight: Any, validation_rows: Any) -> Self:
+        from prerank.estimator.crossfit import CalibratedRegressorCV  # which is built on this class
+
+        if validation_rows is not None:
+            raise ValueError("calibrate finds rows to stop by in its folds; leave validation_rows out")
+        cv = 5 if self.calibrate is True else self.calibrate
+        plain = clone(self).set_params(calibrate=False)
+        self.calibrated_ = CalibratedRegressorCV(plain, cv=cv, random_state=self.random_state)
+        self.calibrated_.fit(X, y, sample_weight)
+        for name in ("n_features_in_", "feature_names_in_", "n_targets_"):
+            if hasattr(self.calibrated_, name):
+                setattr(self, name, getattr(self.calibrated_, name))
+        return self
 
     def _task(self, X: Any, y: Any, sample_weight: Any, validation_rows: Any) -> Task:
         """What there is to train: all inputs checked, rows split and standardised."""
@@ -165,6 +188,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         self._report(bool(fleet.diverged[place]))
         return self
 
+    @by_the_calibrated
     def predict(self, X: Any) -> np.ndarray:
         """Mean of the forecast, (N, D), or (N,) if y had one axis."""
         X = self._features(X)
@@ -173,10 +197,12 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             mean[rows] = law.mean.cpu().numpy()
         return mean[:, 0] if self._one_axis else mean
 
+    @by_the_calibrated
     def predict_distribution(self, X: Any) -> GaussianMixture:
         """The forecast itself, batch shape (N,) and event shape (D,), in the units of y and double precision."""
         return self._forecast(self._features(X))
 
+    @by_the_calibrated
     def sample(self, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
         """Equally weighted draws (N, M, D) of the forecast; a row's depend on its forecast, its position and the seed."""
         X = self._features(X)
@@ -188,6 +214,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             members[rows] = law.ensemble(int(n_draws), seed, case_ids=ids).members.cpu().numpy()
         return members
 
+    @by_the_calibrated
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors."""
         check_is_fitted(self)
@@ -210,6 +237,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         A `RandomState` is saved as the seed that was drawn from it. A pre-rank of your own cannot be saved: it is code.
         """
         check_is_fitted(self)
+        if self.calibrate:
+            raise ValueError("a calibrated model is saved by calibrated_.save, and read by CalibratedRegressorCV.load")
         parameters = self.get_params(deep=False)
         if isinstance(self.random_state, np.random.RandomState):
             parameters["random_state"] = self.seed_
