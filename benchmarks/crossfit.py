@@ -30,7 +30,7 @@ from prerank.data import load, split
 from prerank.estimator import Mixed, MixtureRegressor, equal_mixture
 from prerank.estimator.foldmodels import Job, fitted_models
 from prerank.estimator.mixed import side_by_side
-from prerank.estimator.plans import Fold, Plan, held_out, nested, single
+from prerank.estimator.plans import Fold, Outside, Plan, held_out, single
 from prerank.forecast import equally_weighted_draws
 from prerank.randomness import numpy_generator
 from prerank.recalibration import Affine, HeldOut, Tilt
@@ -102,9 +102,22 @@ def plans_of(task: Task) -> dict[str, Plan]:
     n_train, n_validation, _ = task.sizes
     rows = np.arange(n_rows)
     train, validation, rest = np.split(rows, [n_train, n_train + n_validation])
-    paper = Plan([Job(train, validation, "paper")], [], (0,))
-    paper = paper._replace(outside=[type(single(folds, n_rows).outside[0])(rest, (0,))])
+    paper = Plan([Job(train, validation, "paper")], [Outside(rest, (0,))], (0,))
     return {"paper": paper, "single": single(folds, n_rows), "pool": nested(folds), "held out": held_out(folds)}
+
+
+def nested(folds: Sequence[Fold]) -> Plan:
+    """The equal mixture of models that are each stopped by another fold, and use all rows.
+
+    For every fold there is the mixture of models that never saw it; what those say of their folds is learnt from.
+    """
+    jobs, outside = [], []
+    for i in range(len(folds)):
+        plan = held_out([*folds[:i], *folds[i + 1 :], folds[i]])
+        outside.append(Outside(folds[i].test, tuple(len(jobs) + j for j in plan.final)))
+        jobs += [job._replace(name=f"without {i}, {job.name}") for job in plan.jobs]
+    final = [Job(fold.train, fold.test, f"all rows, stopped by {j}") for j, fold in enumerate(folds)]
+    return Plan([*jobs, *final], outside, tuple(range(len(jobs), len(jobs) + len(final))))
 
 
 def trained(tasks: Sequence[Task], estimator: MixtureRegressor) -> dict[int, dict[str, list[Any]]]:

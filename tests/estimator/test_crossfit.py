@@ -18,7 +18,7 @@ from torch.distributions import Independent, MultivariateNormal, Normal
 from prerank import Ensemble, GaussianMixture, Location, Recalibrator
 from prerank.estimator import CalibratedRegressorCV, MixtureRegressor
 from prerank.estimator.foldmodels import Job, fitted_models
-from prerank.estimator.plans import Fold, held_out, nested, single
+from prerank.estimator.plans import Fold, held_out, single
 from prerank.estimator.together import Rows, _filled, fit_together
 from prerank.recalibration import Affine
 from prerank.training import FitOptions, Run, TrainingSet, fit
@@ -69,7 +69,7 @@ def folds_of(splitter: Any, n_rows: int, groups: Any = None) -> list[Fold]:
 
 
 @pytest.mark.parametrize("n_folds", [3, 5])
-@pytest.mark.parametrize("way", [held_out, nested, lambda folds: single(folds, 31)])
+@pytest.mark.parametrize("way", [held_out, lambda folds: single(folds, 31)])
 def test_no_row_serves_a_model_that_forecasts_it_to_be_learnt_from(way: Any, n_folds: int) -> None:
     plan = way(folds_of(KFold(n_folds, shuffle=True, random_state=0), 31))
     for part in plan.outside:
@@ -80,13 +80,12 @@ def test_no_row_serves_a_model_that_forecasts_it_to_be_learnt_from(way: Any, n_f
     assert all(job.stop is None or not set(job.stop) & set(job.train) for job in plan.jobs)
 
 
-def test_nested_learns_from_every_row_once_and_its_final_models_use_every_row() -> None:
-    plan = nested(folds_of(KFold(4), 20))
-    assert sorted(np.concatenate([part.rows for part in plan.outside])) == list(range(20))
-    assert len(plan.jobs) == 4 * 3 + 4
-    for place in plan.final:
-        job = plan.jobs[place]
-        assert sorted(np.concatenate([job.train, job.stop])) == list(range(20))
+def test_a_pool_learns_from_the_last_fold_and_is_fitted_on_all_others() -> None:
+    plan = held_out(folds_of(KFold(4), 20))
+    assert [part.rows.tolist() for part in plan.outside] == [[15, 16, 17, 18, 19]]
+    assert len(plan.jobs) == 3
+    for job in plan.jobs:
+        assert sorted(np.concatenate([job.train, job.stop])) == list(range(15))
 
 
 @pytest.mark.parametrize("ensemble", [True, False])
@@ -97,15 +96,16 @@ def test_the_recalibrator_sees_forecasts_of_models_that_never_saw_the_row(ensemb
     model = CalibratedRegressorCV(estimator, cv=4, ensemble=ensemble, recalibrator=Spy(), random_state=0).fit(x, y)
     spy = model.recalibrator_
     assert (spy.forecast_.mean == 0).all()
-    assert sorted(spy.y_[:, 0].tolist()) == list(range(40))  # and every row once
-    assert (model.predict_distribution(x).mean > 0).all()  # the final models saw them
+    assert len(set(spy.y_[:, 0].tolist())) == len(spy.y_) == (10 if ensemble else 40)
+    seen = model.predict_distribution(x).mean[:, 0] > 0
+    assert int(seen.sum()) == (30 if ensemble else 40)  # what forecasts has seen all but what it is corrected by
 
 
 def test_pooled_models_are_stopped_by_a_fold_of_their_own() -> None:
     x, y = numbered(40)
     model = CalibratedRegressorCV(Remembers(), cv=4, ensemble=True, recalibrator=Spy(), random_state=0).fit(x, y)
-    assert [each.n_validation_ for each in model.models_] == [10] * 4
-    assert all(len(each.given_) == 40 for each in model.models_)
+    assert [each.n_validation_ for each in model.models_] == [10] * 3
+    assert all(len(each.given_) == 30 for each in model.models_)
 
 
 def test_transformers_of_a_pipeline_learn_from_training_rows_alone() -> None:
@@ -120,10 +120,10 @@ def test_transformers_of_a_pipeline_learn_from_training_rows_alone() -> None:
 def test_groups_stay_together_in_folds_and_in_the_recalibrator() -> None:
     x, y = numbered(60)
     groups = np.repeat(np.arange(20), 3)[np.random.default_rng(0).permutation(60)]
-    model = CalibratedRegressorCV(Remembers(), cv=5, recalibrator=Spy(), random_state=0).fit(x, y, groups=groups)
-    spy = model.recalibrator_
+    make = {"estimator": Remembers(), "ensemble": False, "recalibrator": Spy()}
+    spy = CalibratedRegressorCV(**make, cv=5, random_state=0).fit(x, y, groups=groups).recalibrator_
     assert (spy.blocks_ == groups[spy.y_[:, 0].numpy().astype(int)]).all()
-    explicit = CalibratedRegressorCV(Remembers(), cv=GroupKFold(5), recalibrator=Spy()).fit(x, y, groups=groups)
+    explicit = CalibratedRegressorCV(**make, cv=GroupKFold(5)).fit(x, y, groups=groups)
     assert (explicit.recalibrator_.y_ == spy.y_).all()
     folds = np.array_split(spy.blocks_, 5)
     assert all(not set(folds[i]) & set(folds[j]) for i in range(5) for j in range(i))
@@ -141,7 +141,8 @@ def test_of_a_series_only_rows_with_a_forecast_from_the_past_are_learnt_from() -
 def test_weights_reach_the_estimator_and_the_recalibrator_and_rows_of_weight_zero_nobody() -> None:
     x, y = numbered(40)
     weights = np.where(np.arange(40) < 10, 0.0, 2.0)
-    model = CalibratedRegressorCV(Remembers(), cv=3, recalibrator=Spy(), random_state=0).fit(x, y, weights)
+    model = CalibratedRegressorCV(Remembers(), cv=3, recalibrator=Spy(), random_state=0, ensemble=False)
+    model.fit(x, y, weights)
     assert all(not each.given_ & set(range(10)) for each in model.models_)
     assert (model.recalibrator_.case_weights_ == 2).all()
     assert min(model.recalibrator_.y_[:, 0].tolist()) == 10
@@ -178,15 +179,16 @@ def drawn(zero: torch.Tensor) -> Ensemble:
 @pytest.mark.parametrize("ensemble", [True, False])
 def test_any_estimator_with_a_joint_forecast_is_corrected(form: Any, ensemble: bool) -> None:
     rng = np.random.default_rng(0)
-    y = 1.0 + 2.0 * rng.normal(size=(400, 2))
-    x = rng.normal(size=(400, 1))
+    y = 1.0 + 2.0 * rng.normal(size=(800, 2))
+    x = rng.normal(size=(800, 1))
     learns = Recalibrator(steps=[Affine()])
     model = CalibratedRegressorCV(Says(form), cv=4, ensemble=ensemble, recalibrator=learns, random_state=0).fit(x, y)
     forecast = model.predict_distribution(x[:50])
-    assert np.abs(model.predict(x[:50]).mean(0) - y.mean(0)).max() < 0.1  # the ridge, and members that vary
+    # 200 held-out rows: a mean has standard error 2 / sqrt(200) = 0.14, a spread one of 5 %
+    assert np.abs(model.predict(x[:50]).mean(0) - 1).max() < 0.6
     if not isinstance(forecast, Ensemble):
         spread = forecast.variance.sqrt().mean(0).numpy()
-        assert np.abs(spread / y.std(0) - 1).max() < 0.1
+        assert np.abs(spread / 2 - 1).max() < 0.25
         assert model.sample(x[:3], n_draws=7).shape == (3, 7, 2)
         assert model.score(x, y) > CalibratedRegressorCV(
             Says(form), cv=4, ensemble=ensemble, recalibrator=Spy(), random_state=0
@@ -317,7 +319,7 @@ class Spreads(Remembers):
 def test_targets_with_atoms_are_compared_as_they_are_forecast() -> None:
     x, y = numbered(40)
     for estimator in (Spreads(), make_pipeline("passthrough", Spreads())):
-        model = CalibratedRegressorCV(estimator, cv=4, recalibrator=Spy(), random_state=0).fit(x, y)
+        model = CalibratedRegressorCV(estimator, cv=4, ensemble=False, recalibrator=Spy(), random_state=0).fit(x, y)
         assert model.recalibrator_.y_[:, 0].min() == 1000
         assert (model.dequantised(y) == y + 1000).all()
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from prerank.calibration import PreRank
 from prerank.estimator.foldmodels import Index, fitted_models
 from prerank.estimator.mixed import equal_mixture, side_by_side
-from prerank.estimator.plans import Fold, Outside, Plan, nested, single
+from prerank.estimator.plans import Fold, Outside, Plan, held_out, single
 from prerank.estimator.predictions import (
     as_forecast,
     observed_for,
@@ -35,7 +35,7 @@ from prerank.recalibration import Recalibrator
 from prerank.wording import counted
 
 _FEWEST = 10  # held-out rows from which anything is learnt
-_FOR_A_POOL = 100  # rows from which models can spare two folds
+_FOR_A_POOL = 100  # rows from which a fold can be held out
 
 
 _KEPT = ("_one_axis", "n_models_", "n_features_in_", "n_targets_", "target_names_")
@@ -57,10 +57,11 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     its end among them. `cv` are folds: a number (shuffled, or by groups if `fit` is given some), or a splitter of
     scikit-learn's. What is fitted, as `ensemble` says:
 
-    * True: a model for each fold, trained on the others and stopped by it; forecasts are the equal mixture of all.
-      For every fold there are more models that never saw it, and their mixture is what the correction is learnt from, so
-      K folds cost K² models. More than two folds are needed, which test every row once.
-    * False: one model of all rows. The correction is learnt from those of the folds, K + 1 models in all.
+    * True: the last fold is held out. Each of the others stops a model that is trained on the rest; forecasts are the equal
+      mixture of all, and their correction is learnt on the fold that none saw. K folds, at least three, which test every row
+      once, cost K - 1 models.
+    * False: one model of all rows. The correction is learnt from models of the folds, each by the rows that it has not seen;
+      they are fitted on fewer rows than the one that is corrected. K folds cost K + 1 models.
     * "auto": True where the folds allow it and there are at least 100 rows, else False, as for `TimeSeriesSplit`: rows that
       no fold tests are then fitted on, and not learnt from.
 
@@ -80,7 +81,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     >>> network = MixtureRegressor(n_components=1, hidden=(8,), learning_rate=0.1, patience=2, random_state=0)
     >>> model = CalibratedRegressorCV(network, Marginal(), cv=3).fit(table.x, table.y)
     >>> model.predict(table.x[:5]).shape, model.n_models_
-    ((5, 2), 9)
+    ((5, 2), 2)
     """
 
     def __init__(
@@ -231,7 +232,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         pooled = self.ensemble is True or (
             self.ensemble == "auto" and once and len(folds) > 2 and n_rows >= _FOR_A_POOL
         )
-        return nested(folds) if pooled else single(folds, n_rows)
+        return held_out(folds) if pooled else single(folds, n_rows)
 
     def _folds(self, data: Data, seed: int) -> list[Fold]:
         cv = self.cv

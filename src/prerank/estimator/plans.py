@@ -46,32 +46,10 @@ def single(folds: Sequence[Fold], n_rows: int) -> Plan:
 
 def held_out(folds: Sequence[Fold]) -> Plan:
     """The equal mixture of models that are each stopped by another fold, corrected on the last fold, which none saw."""
-    parts = [fold.test for fold in folds]
-    return _without(parts, len(parts) - 1)
-
-
-def nested(folds: Sequence[Fold]) -> Plan:
-    """The equal mixture of models that are each stopped by another fold.
-
-    For every fold there is the mixture of models that never saw it; what those say of their folds is learnt from.
-    """
-    parts = [fold.test for fold in folds]
-    plans = [_without(parts, i) for i in range(len(parts))]
-    jobs = [job for plan in plans for job in plan.jobs]
-    outside, first = [], 0
-    for plan in plans:
-        outside.append(Outside(plan.outside[0].rows, tuple(first + j for j in plan.outside[0].jobs)))
-        first += len(plan.jobs)
-    final = [Job(_joined(parts, {j}), parts[j], f"stopped by {j}") for j in range(len(parts))]
-    return Plan([*jobs, *final], outside, tuple(range(len(jobs), len(jobs) + len(final))))
-
-
-def _without(parts: Sequence[Index], i: int) -> Plan:
-    """Models that never see part i, one stopped by every other part, and their forecast of part i."""
-    jobs = [Job(_joined(parts, {i, j}), parts[j], f"without {i}, stopped by {j}") for j in range(len(parts)) if j != i]
+    *others, last = [fold.test for fold in folds]
+    jobs = [
+        Job(np.concatenate([part for k, part in enumerate(others) if k != j]), stop, f"stopped by {j}")
+        for j, stop in enumerate(others)
+    ]
     places = tuple(range(len(jobs)))
-    return Plan(jobs, [Outside(parts[i], places)], places)
-
-
-def _joined(parts: Sequence[Index], but: set[int]) -> Index:
-    return np.concatenate([part for k, part in enumerate(parts) if k not in but])
+    return Plan(jobs, [Outside(last, places)], places)

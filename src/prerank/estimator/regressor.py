@@ -68,8 +68,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     same integer `random_state` gives the same model. `device` is where to train and forecast: None is the CPU.
 
     `calibrate=True` corrects forecasts by what rows say that they were not fitted on, by five folds, or as many as it says:
-    `calibrated_` is then a `CalibratedRegressorCV`, which answers in the model's place. It costs the training of 25 networks
-    as one fleet, and forecasts that are computed by draws.
+    `calibrated_` is then a `CalibratedRegressorCV`, which answers in the model's place. It costs the training of four
+    networks, each on three fifths of the rows, and forecasts that are computed by draws.
 
     Fitted: `strength_`, `tuning_` (strength, seed, PCE and energy score of every candidate, or None), `seed_`,
     `n_features_in_`, `feature_names_in_`, `n_targets_`, `validation_nll_` (standard units), `best_epoch_`, `n_epochs_`,
