@@ -244,24 +244,41 @@ def run(options: argparse.Namespace) -> None:
             print(f"{name}, seed {task.seed}: {time.monotonic() - started:.0f} s")
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Means over seeds: per dataset and way, and per way over all datasets."""
+def summarised(rows: Sequence[dict[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Way by way over all datasets and seeds, and means over seeds for each dataset."""
     frame = pd.DataFrame(rows)
     names = [name for name in frame.columns if name in {item.name for item in (*paper_preranks(2), *paper_preranks(6))}]
-    frame["within 1.25"] = (frame[names] <= 1.25).sum(axis=1) / frame[names].notna().sum(axis=1)
-    shown = [*("energy score", "nll"), *names, "within 1.25", "seconds"]
-    by_dataset = frame.groupby(["dataset", "way"], sort=False)[shown].mean()
-    reference = by_dataset["energy score"].xs("paper's split", level="way")
-    by_dataset["energy score, relative"] = (
-        by_dataset["energy score"] / reference.reindex(by_dataset.index.get_level_values("dataset")).to_numpy()
+    frame["cells within 1.25"] = (frame[names] <= 1.25).sum(axis=1)
+    frame["cells"] = frame[names].notna().sum(axis=1)
+    plain = frame[frame["way"] == "paper's split"].set_index(["dataset", "seed"])["energy score"]
+    own = pd.MultiIndex.from_frame(frame[["dataset", "seed"]])
+    frame["energy score, relative"] = frame["energy score"] / plain.reindex(own).to_numpy()
+    by_dataset = frame.groupby(["dataset", "way"], sort=False)[["energy score", "nll", *names, "seconds"]].mean()
+    by_way = frame.groupby("way", sort=False)
+    overall = pd.DataFrame(
+        {
+            "energy score, relative": by_way["energy score, relative"].mean(),
+            "nll": by_way["nll"].mean(),
+            "within 1.25": by_way["cells within 1.25"].sum() / by_way["cells"].sum(),
+            "models": by_way["models"].first(),
+        }
     )
-    overall = by_dataset.groupby("way", sort=False)[["energy score, relative", "nll", "within 1.25", "seconds"]].mean()
-    return "\n\n".join(markdown(part.reset_index()) for part in (overall, by_dataset))
+    return overall, by_dataset
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    return "\n\n".join(markdown(part.reset_index()) for part in summarised(rows))
 
 
 def markdown(frame: pd.DataFrame) -> str:
     """A table in Markdown, three decimals, gaps left empty."""
-    cells = frame.map(lambda value: value if isinstance(value, str) else "" if value != value else f"{value:.3f}")
+
+    def cell(value: Any) -> str:
+        if isinstance(value, str | int):
+            return str(value)
+        return "" if value != value else f"{value:.3f}"
+
+    cells = frame.map(cell)
     lines = [list(frame.columns), ["---"] * len(frame.columns), *cells.to_numpy().tolist()]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
