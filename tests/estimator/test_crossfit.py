@@ -309,8 +309,17 @@ def test_validation_rows_decide_when_to_stop_and_nothing_else(table: Table) -> N
         MixtureRegressor(**QUICK).fit(x, y, validation_rows=np.zeros(100, dtype=bool))
 
 
+class Rounding:
+    has_atoms = True
+
+    def snapped(self, values: np.ndarray) -> np.ndarray:
+        return np.round(values)
+
+
 class Spreads(Remembers):
-    """Forecasts targets as spread over cells: here, moved by a thousand."""
+    """Forecasts targets as spread over cells: here, moved by a thousand; values are whole numbers."""
+
+    dequantiser_ = Rounding()
 
     def dequantised(self, y: Any) -> np.ndarray:
         return np.asarray(y) + 1000
@@ -322,6 +331,9 @@ def test_targets_with_atoms_are_compared_as_they_are_forecast() -> None:
         model = CalibratedRegressorCV(estimator, cv=4, ensemble=False, recalibrator=Spy(), random_state=0).fit(x, y)
         assert model.recalibrator_.y_[:, 0].min() == 1000
         assert (model.dequantised(y) == y + 1000).all()
+        members = model.sample(x[:3], n_draws=9)
+        assert (members == np.round(members)).all()
+        assert np.abs(model.predict(x[:3]) - 1).max() < 5 / np.sqrt(1000)  # standard normal about one, rounded
 
 
 def test_a_saved_model_forecasts_the_same_to_the_last_bit(tmp_path: Path) -> None:

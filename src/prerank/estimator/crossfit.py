@@ -21,6 +21,7 @@ from prerank.estimator.mixed import equal_mixture, side_by_side
 from prerank.estimator.plans import Fold, Outside, Plan, held_out, single
 from prerank.estimator.predictions import (
     as_forecast,
+    inmost,
     observed_for,
     predict_distribution,
     require_table,
@@ -35,6 +36,7 @@ from prerank.recalibration import Recalibrator
 from prerank.wording import counted
 
 _FEWEST = 10  # held-out rows from which anything is learnt
+_FOR_THE_MEAN = 1000  # draws, where targets have atoms
 _FOR_A_POOL = 100  # rows from which a fold can be held out
 
 
@@ -145,23 +147,37 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Any:
         """Mean of the corrected forecast, (N, D), or (N,) if y had one axis; a frame if y was one."""
-        mean = self.predict_distribution(X).mean.cpu().numpy()
+        forecast = self.predict_distribution(X)
+        mean = forecast.mean.cpu().numpy()
+        if self._atoms is not None and not isinstance(forecast, Ensemble):
+            drawn = equally_weighted_draws(forecast, _FOR_THE_MEAN, case_ids=_identifiers(X)).members.cpu().numpy()
+            mean = self._atoms.snapped(drawn).mean(1)
         if self.target_names_ is not None:
             return pd.DataFrame(mean, index=getattr(X, "index", None), columns=self.target_names_)
         return mean[:, 0] if self._one_axis else mean
 
     def sample(self, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
-        """Equally weighted draws (N, M, D) of the corrected forecast; a row's depend on it, its position and the seed."""
+        """Equally weighted draws (N, M, D) of the corrected forecast; a row's depend on it, its position and the seed.
+
+        Where the estimator spreads targets with atoms over their cells, draws have values of theirs again.
+        """
         forecast = self.predict_distribution(X)
         n_draws = require_whole(n_draws, "n_draws")
         if isinstance(forecast, Ensemble):
             raise TypeError("an ensemble that is not dressed has no draws but its members; see predict_distribution")
         ids = torch.arange(forecast.batch_shape[-1])
-        return equally_weighted_draws(forecast, n_draws, seed, case_ids=ids).members.cpu().numpy()
+        drawn = equally_weighted_draws(forecast, n_draws, seed, case_ids=ids).members.cpu().numpy()
+        return drawn if self._atoms is None else self._atoms.snapped(drawn)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors."""
         return LogLikelihood()(self, X, y, sample_weight)
+
+    @property
+    def _atoms(self) -> Any:
+        """What brings spread targets back to their values, where the estimator has spread some."""
+        own = getattr(inmost(self.models_[0]), "dequantiser_", None)
+        return own if own is not None and own.has_atoms else None
 
     def dequantised(self, y: Any) -> Any:
         """y as it is forecast: with atoms spread over their cells, where the estimator does so."""

@@ -41,13 +41,17 @@ def predict_distribution(estimator: Any, X: Any) -> Forecast:
     )
 
 
+def inmost(estimator: Any) -> Any:
+    """The estimator that forecasts, inside pipelines and searches."""
+    if isinstance(estimator, Pipeline):
+        return inmost(estimator.steps[-1][1])
+    return inmost(estimator.best_estimator_) if isinstance(estimator, BaseSearchCV) else estimator
+
+
 def as_forecast(estimator: Any, y: Any) -> Any:
     """Targets as the estimator forecasts them: spread over their cells, where they have atoms and it does so."""
-    if isinstance(estimator, Pipeline):
-        return as_forecast(estimator.steps[-1][1], y)
-    if isinstance(estimator, BaseSearchCV):
-        return as_forecast(estimator.best_estimator_, y)
-    return estimator.dequantised(y) if hasattr(estimator, "dequantised") else y
+    own = inmost(estimator)
+    return own.dequantised(y) if hasattr(own, "dequantised") else y
 
 
 def require_targets(estimator: Any, y: Any) -> None:
