@@ -321,7 +321,7 @@ class Spreads(Remembers):
 
     dequantiser_ = Rounding()
 
-    def dequantised(self, y: Any) -> np.ndarray:
+    def dequantised(self, y: Any, seed: int = 0) -> np.ndarray:
         return np.asarray(y) + 1000
 
 

@@ -179,10 +179,11 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         own = getattr(inmost(self.models_[0]), "dequantiser_", None)
         return own if own is not None and own.has_atoms else None
 
-    def dequantised(self, y: Any) -> Any:
+    def dequantised(self, y: Any, seed: int = 0) -> Any:
         """y as it is forecast: with atoms spread over their cells, where the estimator does so."""
         check_is_fitted(self)
-        return as_forecast(self.models_[0], y)
+        own = inmost(self.models_[0])
+        return own.dequantised(y, seed) if hasattr(own, "dequantised") else y
 
     def summary(self) -> str:
         """What was fitted and what the correction changes, in words."""
