@@ -301,7 +301,7 @@ def test_validation_rows_decide_when_to_stop_and_nothing_else(table: Table) -> N
     changed[80:] += 1.0
     other = MixtureRegressor(**{**QUICK, "max_epochs": 1}).fit(x, changed, validation_rows=mask)
     again = MixtureRegressor(**{**QUICK, "max_epochs": 1}).fit(x, y, validation_rows=mask)
-    assert (other.predict(x) == again.predict(x)).all()
+    assert all((a == b).all() for a, b in zip(other.weights_, again.weights_, strict=True))
     for bad in (mask[:-1], np.ones(100)):
         with pytest.raises(ValueError, match="a mask of True and False"):
             MixtureRegressor(**QUICK).fit(x, y, validation_rows=bad)

@@ -11,6 +11,8 @@ from torch.distributions import Distribution, MultivariateNormal, constraints
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
 from prerank.randomness import case_keys, uniform
 
+_NEVER = -1e4  # a log weight whose exponential is zero, and which can be computed with
+
 
 def equal_mixture(forecasts: Sequence[Forecast]) -> Forecast:
     """The law of a draw from one of the forecasts, each as likely.
@@ -121,6 +123,8 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
     laws = [GaussianMixture.of_normal(each) if isinstance(each, MultivariateNormal) else each for each in forecasts]
     mixtures = [each for each in laws if isinstance(each, GaussianMixture)]
     if len(mixtures) == len(laws):
+        count = max(each.n_components for each in mixtures)
+        mixtures = [_with_components(each, count) for each in mixtures]
         return GaussianMixture(
             torch.cat([each.logits for each in mixtures]),
             torch.cat([each.loc for each in mixtures]),
@@ -136,6 +140,18 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
     if len(distributions) < len(laws):
         raise TypeError("some forecasts are ensembles and others distributions; give one kind")
     return SideBySide(distributions)
+
+
+def _with_components(law: GaussianMixture, count: int) -> GaussianMixture:
+    """The same law with more components, copies of the first whose weight is zero."""
+    more = count - law.n_components
+    if not more:
+        return law
+    return GaussianMixture(
+        torch.cat([law.log_weights, law.logits.new_full((*law.batch_shape, more), _NEVER)], -1),
+        torch.cat([law.loc, law.loc[..., :1, :].expand(*law.batch_shape, more, -1)], -2),
+        torch.cat([law.scale_tril, law.scale_tril[..., :1, :, :].expand(*law.batch_shape, more, -1, -1)], -3),
+    )
 
 
 class SideBySide(Distribution):
