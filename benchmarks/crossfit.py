@@ -192,13 +192,17 @@ def forecasts(task: Task, models: dict[str, list[Any]]) -> Iterator[tuple[str, A
             )
 
 
-def judged(task: Task, forecast: Any) -> dict[str, Any]:
-    """Scores and PCE ratios on the test rows; a likelihood where there is a density."""
+def judged(task: Task, forecast: Any, drawn: Ensemble | None = None) -> dict[str, Any]:
+    """Scores and PCE ratios on the test rows; a likelihood where there is a density.
+
+    `drawn` are draws in values of the targets, where those of the forecast are spread over cells.
+    """
     row: dict[str, Any] = {}
     if isinstance(forecast, Ensemble):
         drawn, reference, y = forecast, None, torch.from_numpy(task.y_test)
     else:
-        drawn, reference = equally_weighted_draws(forecast, N_DRAWS, 1), forecast
+        reference = forecast
+        drawn = equally_weighted_draws(forecast, N_DRAWS, 1) if drawn is None else drawn
         y = torch.as_tensor(task.y_test, device=drawn.members.device)
         row["nll"] = float(nll(y, forecast).mean())
     scores = energy_score(y, drawn)
