@@ -15,7 +15,7 @@ def test_the_command_trains_judges_and_draws(tmp_path: Path, monkeypatch: pytest
     threads = torch.get_num_threads()
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--rows", "200", "--fresh", "200"])
     assert result.exit_code == 0, result.output
-    for words in ("plain NLL", "penalised", "oracle", "energy score", "expected", "copula", "The price of the penalty"):
+    for words in ("plain NLL", "penalised", "calibrated", "oracle", "expected", "copula", "Energy score against"):
         assert words in result.output
     told = [line for line in result.output.splitlines() if not line.startswith("figure:")]
     assert max(map(len, told)) <= 96
@@ -25,9 +25,9 @@ def test_the_command_trains_judges_and_draws(tmp_path: Path, monkeypatch: pytest
 
 def test_a_figure_of_any_number_of_panels_has_room_for_its_key() -> None:
     levels = torch.linspace(0.05, 0.95, 10).numpy()
-    panel = Panel("location", levels, levels - 0.1, levels + 0.1, [levels[:, None]] * 3, [0.1, 0.2, 0.3])
+    panel = Panel("location", levels, levels - 0.1, levels + 0.1, [levels[:, None]] * 4, [0.1, 0.2, 0.3, 0.4])
     for count in (1, 2, 7):
-        figure = demonstration_figure([panel] * count, ["a", "b", "c"], ["x", "y", "z"], "title")
+        figure = demonstration_figure([panel] * count, ["a", "b", "c", "d"], ["w", "x", "y", "z"], "title")
         titled = [ax for ax in figure.axes if ax.get_title(loc="left")]
         assert len(titled) == count
         assert any(text.get_text() == "a" for ax in figure.axes for text in ax.texts)

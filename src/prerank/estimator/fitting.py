@@ -1,12 +1,13 @@
 """The fit behind the estimator: the network, or the networks of all strengths, beside the linear-Gaussian reference."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 import torch
 
+from prerank.estimator.preparation import Prepared
 from prerank.models import LinearGaussian
 from prerank.training import (
     FitOptions,
@@ -20,11 +21,31 @@ from prerank.training import (
 )
 
 
+class Task(NamedTuple):
+    """What there is to train: rows, penalty, options and seed, the strengths to choose from, and the form of y."""
+
+    prepared: Prepared
+    penalty: Penalty | None
+    options: FitOptions
+    seed: int
+    strengths: list[float]
+    tolerance: float | None
+    one_axis: bool
+    names: list[str] | None
+
+    @property
+    def runs(self) -> list[Run]:
+        """The one run of a model whose strength is given, or those of all strengths."""
+        if self.penalty is None:
+            return [Run(self.seed)]
+        return [Run(self.seed, self.penalty, strength) for strength in self.strengths]
+
+
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """The trained fleet, the place in it of the model to keep, the table that it was chosen from, and the reference.
 
-    `loses` says that no network of the fleet has a smaller validation NLL than the reference.
+    `loses` says that no network it was chosen from has a smaller validation NLL (`best_nll`) than the reference.
     """
 
     fleet: FittedFleet
@@ -32,6 +53,12 @@ class Chosen:
     table: pd.DataFrame | None
     reference: LinearGaussian
     reference_nll: float
+    best_nll: float
+
+    @classmethod
+    def only(cls, fleet: FittedFleet, place: int, data: TrainingSet) -> "Chosen":
+        """The model at a place, whose strength was given; the other models of the fleet have nothing to do with it."""
+        return cls(fleet, place, None, *_reference(data), float(fleet.best_score[place]))
 
     @property
     def validation_nll(self) -> float:
@@ -39,31 +66,25 @@ class Chosen:
 
     @property
     def loses(self) -> bool:
-        return not float(self.fleet.best_score.min()) < self.reference_nll
+        return not self.best_nll < self.reference_nll
 
 
-def train(
-    data: TrainingSet,
-    options: FitOptions,
-    seed: int,
-    penalty: Penalty | None,
-    strengths: Sequence[float],
-    tolerance: float | None,
-    progress: Progress,
-) -> Chosen:
+def train(task: Task, progress: Progress) -> Chosen:
     """Train a network with each of the strengths, keep one by the paper's rule, and fit the reference beside it.
 
     Without a `tolerance` there is one strength and nothing to choose.
     """
-    table, place = None, 0
-    if penalty is None or tolerance is None:
-        run = Run(seed) if penalty is None else Run(seed, penalty, strengths[0])
-        fleet = fit([run], data, options, progress)
-    else:
-        tuned = tune(penalty, data, strengths, (seed,), options, tolerance=tolerance, progress=progress)
-        fleet, place, table = tuned.fleet, tuned.models()[0], tuned.table
+    data, options = task.prepared.data, task.options
+    if task.penalty is None or task.tolerance is None:
+        return Chosen.only(fit(task.runs, data, options, progress), 0, data)
+    tuned = tune(task.penalty, data, task.strengths, (task.seed,), options, tolerance=task.tolerance, progress=progress)
+    fleet = tuned.fleet
+    return Chosen(fleet, tuned.models()[0], tuned.table, *_reference(data), float(fleet.best_score.min()))
+
+
+def _reference(data: TrainingSet) -> tuple[LinearGaussian, float]:
     reference = LinearGaussian.fit(data.x, data.y, data.weights)
-    return Chosen(fleet, place, table, reference, _validation_nll(reference, data))
+    return reference, _validation_nll(reference, data)
 
 
 def _validation_nll(reference: LinearGaussian, data: TrainingSet) -> float:

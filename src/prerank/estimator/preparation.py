@@ -44,30 +44,39 @@ def prepare(
     seed: int,
     target_names: Sequence[str],
     device: torch.device | str | None = None,
+    validation_rows: NDArray[np.bool_] | None = None,
     *,
     bound_features: bool = False,
     dequantise: bool = False,
 ) -> Prepared:
     """Split x (N, L) and y (N, D) by seed, standardise both by the training rows, and bring them to the device.
 
-    Rows of weight zero are left out before the split, so they have no influence at all. Networks have torch's default
-    dtype; statistics are kept in double precision. With `bound_features` the standardised features are drawn into the
-    range of the training rows, with `dequantise` targets with atoms are spread over their cells.
+    Rows of weight zero are left out before the split, so they have no influence at all. `validation_rows` (N,) says which
+    rows validate; without it a share of them does. Networks have torch's default dtype; statistics are kept in double
+    precision. With `bound_features` the standardised features are drawn into the range of the training rows, with
+    `dequantise` targets with atoms are spread over their cells.
     """
     if weights is not None:
         kept = weights > 0
         x, y, weights = x[kept], y[kept], weights[kept]
-    n_validation = max(1, int(validation_fraction * len(x)))
+        validation_rows = None if validation_rows is None else validation_rows[kept]
+    if validation_rows is None:
+        n_validation = max(1, int(validation_fraction * len(x)))
+        rule = f"validation_fraction={validation_fraction:g}"
+    else:
+        n_validation, rule = int(validation_rows.sum()), "validation_rows"
     n_train = len(x) - n_validation
-    if n_train < 2:
+    if n_train < 2 or n_validation < 1:
         left = "" if weights is None else " of positive weight"
         raise DataError(
             f"n_samples={len(x)} rows{left} split into {max(n_train, 0)} to train on and {n_validation} to validate "
-            f"(validation_fraction={validation_fraction:g}); at least 2 and 1 are needed. Give more rows."
+            f"({rule}); at least 2 and 1 are needed. Give more rows."
         )
     for values, name in ((x, "X"), (y, "y")):
         _require_sizes(values, name)
     order = keyed_order(len(x), seed)
+    if validation_rows is not None:
+        order = np.concatenate([order[~validation_rows[order]], order[validation_rows[order]]])
     train, validation = order[:n_train], order[n_train:]
     remedy = "Give more rows, another random_state, or leave it out."
     require_variation(y[train], target_names, "training rows", remedy)
@@ -122,3 +131,13 @@ def _standardiser(values: Array, weights: Array | None, name: str) -> Standardis
             "divide by; rescale it."
         )
     return Standardiser(np.where(constant, values[0], mean), np.where(constant, 1.0, scale))
+
+
+def row_mask(values: Any, n_rows: int) -> NDArray[np.bool_]:
+    """`validation_rows` as a mask (N,)."""
+    mask = np.asarray(values)
+    if mask.dtype != bool or mask.shape != (n_rows,):
+        raise ValueError(
+            f"validation_rows has shape {mask.shape} and type {mask.dtype}; it is a mask of True and False, ({n_rows},)"
+        )
+    return mask

@@ -9,25 +9,30 @@ from typing import Any, Literal, Self
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from prerank.calibration import PreRank, needs_of
+from prerank.estimator.delegation import by_the_calibrated
 from prerank.estimator.dequantising import N_DRAWS
-from prerank.estimator.fitting import Chosen, train, what_to_know
+from prerank.estimator.fitting import Chosen, Task, train, what_to_know
 from prerank.estimator.persistence import read_model, write_model
-from prerank.estimator.preparation import names_of, prepare
+from prerank.estimator.preparation import names_of, prepare, row_mask
 from prerank.estimator.settings import PAPER, fit_options, require_device, require_strengths
 from prerank.estimator.tails import with_tail
 from prerank.estimator.units import in_target_units
 from prerank.forecast import GaussianMixture
-from prerank.training import Bar, FitOptions, PreRankPenalty, Progress, Silent, forecast_of, listed
+from prerank.training import Bar, FitOptions, PreRankPenalty, Silent, forecast_of, listed
 
 _ROWS = 1 << 14  # rows forecast at a time where the result is smaller than the forecasts
 _Y = {"ensure_2d": False, "dtype": (np.float64, np.float32)}
 _X = {"dtype": (np.float64, np.float32)}
+
+
+def _numbered(n_targets: int) -> list[str]:
+    return [f"y{d + 1}" for d in range(n_targets)]
 
 
 class MixtureRegressor(RegressorMixin, BaseEstimator):
@@ -60,6 +65,9 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
       makes the forecasts, with a warning.
     * `tail_weight`: weight of one component more, three times as wide as the reference, which bounds what a single
       surprising row can cost.
+    * `calibrate=True` corrects forecasts by what rows say that they were not fitted on, by five folds, or as many as it
+      says: `calibrated_` is then a `CalibratedRegressorCV`, which answers in the model's place. It costs the training of
+      four networks, each on three fifths of the rows, and forecasts that are computed by draws.
 
     Fitted: `strength_`, `tuning_` (strength, seed, PCE and energy score of every candidate, or None), `seed_`,
     `n_features_in_`, `feature_names_in_`, `target_names_`, `n_targets_`, `validation_nll_` and `reference_nll_` (standard
@@ -103,6 +111,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         fall_back: bool = True,
         tail_weight: float = 1e-3,
         validation_fraction: float = 0.2,
+        calibrate: bool | int = False,
         random_state: int | np.random.RandomState | None = None,
         device: torch.device | str | None = None,
         verbose: bool = False,
@@ -126,6 +135,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         self.fall_back = fall_back
         self.tail_weight = tail_weight
         self.validation_fraction = validation_fraction
+        self.calibrate = calibrate
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -145,8 +155,33 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         """
         return cls(preranks, strength, **{**PAPER, **parameters})
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on features X (N, L) and targets y (N, D) or (N,), weighted by `sample_weight` (N,)."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, validation_rows: Any = None) -> Self:
+        """Train on features X (N, L) and targets y (N, D) or (N,), weighted by `sample_weight` (N,).
+
+        `validation_rows` (N,), a mask, says which rows decide when to stop, in place of a share chosen at random: the
+        latest of a series, or whole groups.
+        """
+        if self.calibrate:
+            return self._fit_calibrated(X, y, sample_weight, validation_rows)
+        task = self._task(X, y, sample_weight, validation_rows)
+        return self._keep(task, train(task, Bar() if self.verbose else Silent()))
+
+    def _fit_calibrated(self, X: Any, y: Any, sample_weight: Any, validation_rows: Any) -> Self:
+        from prerank.estimator.crossfit import CalibratedRegressorCV  # which is built on this class
+
+        if validation_rows is not None:
+            raise ValueError("calibrate finds rows to stop by in its folds; leave validation_rows out")
+        cv = 5 if self.calibrate is True else self.calibrate
+        plain = clone(self).set_params(calibrate=False)
+        self.calibrated_ = CalibratedRegressorCV(plain, cv=cv, random_state=self.random_state)
+        self.calibrated_.fit(X, y, sample_weight)
+        for name in ("n_features_in_", "feature_names_in_", "n_targets_"):
+            if hasattr(self.calibrated_, name):
+                setattr(self, name, getattr(self.calibrated_, name))
+        return self
+
+    def _task(self, X: Any, y: Any, sample_weight: Any, validation_rows: Any) -> Task:
+        """What there is to train: all inputs checked, rows split and standardised."""
         names = names_of(y)
         X, y = validate_data(self, X, y, validate_separately=(_X, _Y))
         check_consistent_length(X, y)
@@ -155,7 +190,6 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         targets = y[:, None] if y.ndim == 1 else y
         options = self._options(*targets.shape)
-        numbered = [f"y{d + 1}" for d in range(targets.shape[1])]
         penalty = self._penalty(targets.shape[1])
         seed = self._seed()
         prepared = prepare(
@@ -164,30 +198,25 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             weights,
             self.validation_fraction,
             seed,
-            names or numbered,
+            names or _numbered(targets.shape[1]),
             self.device,
+            None if validation_rows is None else row_mask(validation_rows, len(X)),
             bound_features=self.bound_features,
             dequantise=self.dequantise,
         )
         auto = penalty is not None and self.strength == "auto"
         strengths = sorted({0.0, *map(float, self.strengths)}) if auto else [0.0 if penalty is None else self.strength]
         tolerance = float(self.tolerance) if auto else None
-        progress: Progress = Bar() if self.verbose else Silent()
-        chosen = train(prepared.data, options, seed, penalty, [float(item) for item in strengths], tolerance, progress)
-        self._one_axis = y.ndim == 1
-        self.n_targets_ = targets.shape[1]
-        self.target_names_ = names
-        self.seed_ = seed
+        return Task(prepared, penalty, options, seed, [float(one) for one in strengths], tolerance, y.ndim == 1, names)
+
+    def _keep(self, task: Task, chosen: Chosen) -> Self:
+        """Become the model that was chosen."""
+        prepared, fleet, place = task.prepared, chosen.fleet, chosen.place
+        self._one_axis, self.target_names_, self.seed_ = task.one_axis, task.names, task.seed
+        self.n_targets_ = prepared.data.y.shape[1]
         self.x_scaler_, self.y_scaler_ = prepared.x_scaler, prepared.y_scaler
         self.feature_range_, self.dequantiser_ = prepared.features, prepared.dequantiser
-        self.likelihood_ = prepared.dequantiser.likelihood(names or numbered)
-        self._keep(chosen)
-        for text in what_to_know(chosen, options, self.uses_reference_):
-            warnings.warn(text, ConvergenceWarning, stacklevel=2)
-        return self
-
-    def _keep(self, chosen: Chosen) -> None:
-        fleet, place = chosen.fleet, chosen.place
+        self.likelihood_ = prepared.dequantiser.likelihood(task.names or _numbered(self.n_targets_))
         self.strength_ = float(fleet.runs[place].strength)
         self.tuning_ = chosen.table
         self.architecture_ = fleet.architecture
@@ -197,7 +226,11 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         self.uses_reference_ = bool(self.fall_back and chosen.loses)
         self.best_epoch_ = int(fleet.best_epoch[place])
         self.n_epochs_ = fleet.epochs
+        for text in what_to_know(chosen, task.options, self.uses_reference_):
+            warnings.warn(text, ConvergenceWarning, stacklevel=3)
+        return self
 
+    @by_the_calibrated
     def predict(self, X: Any) -> np.ndarray | pd.DataFrame | pd.Series:
         """Mean of the forecast, (N, D), or (N,) if y had one axis; pandas if X is a frame and y had names."""
         index = X.index if isinstance(X, pd.DataFrame) else None
@@ -211,6 +244,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             return pd.Series(mean[:, 0], index, name=self.target_names_[0])
         return pd.DataFrame(mean, index, self.target_names_)
 
+    @by_the_calibrated
     def predict_distribution(self, X: Any) -> GaussianMixture:
         """The forecast itself, batch shape (N,) and event shape (D,), in the units of y and double precision.
 
@@ -218,6 +252,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         """
         return self._forecast(self._features(X))
 
+    @by_the_calibrated
     def sample(self, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
         """Equally weighted draws (N, M, D) of the forecast; a row's depend on its forecast, its position and the seed.
 
@@ -240,6 +275,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             raise ValueError("the model was saved by a release that kept no range of features; fit it anew")
         return self.feature_range_.outside(self._standardised(X))
 
+    @by_the_calibrated
     def dequantised(self, y: Any, seed: int = 0) -> np.ndarray:
         """y (N, D) or (N,) with atoms spread evenly over their cells, as `predict_distribution` forecasts them.
 
@@ -250,6 +286,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         spread = self.dequantiser_.dequantised(targets, seed)
         return spread[:, 0] if np.ndim(y) == 1 else spread
 
+    @by_the_calibrated
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors.
 
@@ -273,6 +310,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         A `RandomState` is saved as the seed that was drawn from it. A pre-rank of your own cannot be saved: it is code.
         """
         check_is_fitted(self)
+        if self.calibrate:
+            raise ValueError("a calibrated model is saved by calibrated_.save, and read by CalibratedRegressorCV.load")
         parameters = self.get_params(deep=False)
         if isinstance(self.random_state, np.random.RandomState):
             parameters["random_state"] = self.seed_

@@ -79,6 +79,19 @@ def from_normal_scores(scores: Tensor, law: Components) -> Tensor:
     return y
 
 
+def marginal_quantiles(forecast: GaussianMixture, levels: Tensor) -> Tensor:
+    """Quantiles (N, J, D) of the single targets of a mixture at levels (J,), exact, in double precision.
+
+    >>> law = GaussianMixture(torch.zeros(1, 1), torch.tensor([[[0.0, 5.0]]]), torch.eye(2)[None, None])
+    >>> marginal_quantiles(law, torch.tensor([0.5, 0.975]))
+    tensor([[[0.0000, 5.0000],
+             [1.9600, 6.9600]]], dtype=torch.float64)
+    """
+    law = margins(forecast)
+    scores = torch.special.ndtri(levels.to(law.loc))[:, None, None, None].expand(-1, *law.loc.shape[:2], -1)
+    return from_normal_scores(scores.squeeze(-1), Components(*(part[None] for part in law))).movedim(0, -2)
+
+
 @dataclass(frozen=True, eq=False)
 class QuantileMap:
     """A rising map from the quantiles that were expected (n,) to those that were observed (n, K), linear in between.

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from prerank.reporting.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, new_figure, plain, quiet_style
+from prerank.reporting.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, new_figure, plain, quiet_style
 
-_COLOURS = (ORANGE, BLUE, GREEN)
+_COLOURS = (ORANGE, BLUE, PURPLE, GREEN)
 
 
 class Panel(NamedTuple):
@@ -36,7 +36,7 @@ def deviation_panel(ax: Axes, panel: Panel, colours: Sequence[str] = _COLOURS) -
         ax.annotate(
             f"{error:.3f}",
             (0.0, 1.0),
-            (34 * position, 4),
+            (29 * position, 4),
             xycoords="axes fraction",
             textcoords="offset points",
             color=colour,
@@ -67,12 +67,12 @@ def demonstration_figure(panels: Sequence[Panel], names: Sequence[str], notes: S
         for ax in (key, *spare):
             plain(ax)
         for position, (name, colour, note) in enumerate(zip(names, _COLOURS, notes, strict=True)):
-            height = 0.97 - 0.23 * position
+            height = 1.0 - 0.19 * position
             key.text(0.0, height, name, color=colour, weight="bold", va="top", transform=key.transAxes)
             key.text(0.0, height - 0.085, note, color=INK, fontsize=8, va="top", transform=key.transAxes)
         key.text(
             0.0,
-            0.27,
+            0.22,
             "Numbers above a panel: PCE.\nZero is calibrated; grey is the 95 %\n"
             "consistency band, the same in every\npanel: the scales differ.",
             color=GREY,

@@ -1,0 +1,120 @@
+"""Estimators on the paper's datasets: the paper's settings, ours, calibrated in each way, and other models.
+
+    python benchmarks/estimators.py [DATASETS ...] [--methods ...] [--seeds ...] [--device cuda] [--out FILE]
+    python benchmarks/estimators.py --table results/estimator/estimators.jsonl
+
+Every dataset, seed and method is a line of JSON in FILE; lines that are there are not computed again, and none is begun
+after `--limit` seconds. Test rows are the paper's, at most 1,024 of them; the paper's settings are trained on its training
+rows and stopped by its validation rows, all others are given those and the calibration rows. Targets are in standard units.
+Energy scores are of 200 equally weighted draws, calibration is judged by plain ranks among them, and a ratio is a PCE over
+0.3133 sqrt(1/n_cal + 1/n_test) with the paper's number of calibration rows.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crossfit import Task, judged, known, markdown, task_of
+from other_models import BoostedQuantiles, ForestWeights, LinearGaussian
+from prerank import paper_preranks
+from prerank.data import PAPER_SEEDS
+from prerank.estimator import CalibratedRegressorCV, MixtureRegressor, predict_distribution
+
+DATASETS = (
+    *("households", "air", "births1", "births2", "wage", "scm20d", "wq", "scpf"),
+    *("meps21", "house", "bio", "blogdata", "calcofi", "ansur2", "taxi"),
+)
+PAPER = {"learning_rate": 1e-4}
+OURS: dict[str, Any] = {"learning_rate": 1e-3}
+
+Method = Callable[[int, str | None], Any]
+METHODS: dict[str, Method] = {
+    "paper's settings": lambda seed, device: MixtureRegressor(**PAPER, random_state=seed, device=device),
+    "ours": lambda seed, device: MixtureRegressor(**OURS, random_state=seed, device=device),
+    "ours, calibrated": lambda seed, device: CalibratedRegressorCV(
+        MixtureRegressor(**OURS, device=device), ensemble=True, random_state=seed
+    ),
+    "ours, calibrated, one model": lambda seed, device: CalibratedRegressorCV(
+        MixtureRegressor(**OURS, device=device), ensemble=False, random_state=seed
+    ),
+    "linear Gaussian": lambda seed, device: LinearGaussian(),
+    "boosted quantiles, Gaussian copula": lambda seed, device: BoostedQuantiles(seed=seed),
+    "forest weights": lambda seed, device: ForestWeights(seed=seed),
+}
+
+
+def fitted(method: str, task: Task, device: str | None) -> tuple[Any, float]:
+    """A method's model of a task, and the seconds that its fit took."""
+    model = METHODS[method](task.seed, device)
+    started = time.perf_counter()
+    if method == "paper's settings":
+        n_train, n_validation, _ = task.sizes
+        rows = slice(0, n_train + n_validation)
+        model.fit(task.x[rows], task.y[rows], validation_rows=np.arange(rows.stop) >= n_train)
+    else:
+        model.fit(task.x, task.y)
+    return model, time.perf_counter() - started
+
+
+def run(options: argparse.Namespace) -> None:
+    started = time.monotonic()
+    there = {(row["dataset"], row["seed"], row["method"]) for row in known(options.out)}
+    for name in options.datasets or DATASETS:
+        for seed in options.seeds:
+            left = [method for method in options.methods if (name, seed, method) not in there]
+            if not left:
+                continue
+            task = task_of(name, seed, options.rows)
+            for method in left:
+                if time.monotonic() - started > options.limit:
+                    return
+                model, seconds = fitted(method, task, options.device)
+                about = {"dataset": name, "seed": seed, "method": method, "seconds": seconds}
+                row = {
+                    **about,
+                    "device": options.device or "cpu",
+                    **judged(task, predict_distribution(model, task.x_test)),
+                }
+                with options.out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+                print(f"{name}, seed {seed}, {method}: {seconds:.0f} s; {time.monotonic() - started:.0f} s", flush=True)
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Means over seeds: energy scores, ratios within 1.25 and seconds, a column for each method."""
+    frame = pd.DataFrame(rows)
+    names = [name for name in frame.columns if name in {item.name for item in (*paper_preranks(2), *paper_preranks(6))}]
+    frame["within 1.25"] = (frame[names] <= 1.25).sum(axis=1) / frame[names].notna().sum(axis=1)
+    parts = []
+    for what in ("energy score", "nll", "within 1.25", "seconds"):
+        wide = frame.pivot_table(index="dataset", columns="method", values=what, sort=False)
+        wide.loc["mean"] = wide.mean()
+        parts.append(f"## {what}\n\n{markdown(wide.reset_index().rename_axis(None, axis=1))}")
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("datasets", nargs="*")
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(PAPER_SEEDS))
+    parser.add_argument("--device")
+    parser.add_argument("--rows", type=int, help="at most so many rows of each part: a trial")
+    parser.add_argument("--out", type=Path, default=Path("estimators.jsonl"))
+    parser.add_argument("--limit", type=float, default=math.inf)
+    parser.add_argument("--table", type=Path)
+    options = parser.parse_args()
+    if options.table is None:
+        run(options)
+    print(table(known(options.table or options.out)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,335 @@
+"""`CalibratedRegressorCV`: any forecasting estimator, corrected by what rows say that it was not fitted on."""
+
+import copy
+import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.model_selection import GroupKFold, KFold, check_cv
+from sklearn.utils import _safe_indexing, check_random_state, indexable
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from prerank.calibration import PreRank
+from prerank.estimator.foldmodels import Index, fitted_models
+from prerank.estimator.mixed import equal_mixture, side_by_side
+from prerank.estimator.plans import Fold, Outside, Plan, held_out, single
+from prerank.estimator.predictions import (
+    as_forecast,
+    inmost,
+    observed_for,
+    predict_distribution,
+    require_table,
+    require_targets,
+)
+from prerank.estimator.regressor import MixtureRegressor
+from prerank.estimator.scorers import LogLikelihood
+from prerank.estimator.storing import read_parts, write_parts
+from prerank.forecast import Ensemble, Forecast, equally_weighted_draws, require_whole
+from prerank.randomness import numpy_generator
+from prerank.recalibration import Recalibrator
+from prerank.wording import counted
+
+_FEWEST = 10  # held-out rows from which anything is learnt
+_FOR_THE_MEAN = 1000  # draws, where targets have atoms
+_FOR_A_POOL = 100  # rows from which a fold can be held out
+
+
+_KEPT = ("_one_axis", "n_models_", "n_features_in_", "n_targets_", "target_names_")
+
+
+class Data(NamedTuple):
+    """Rows of positive weight: features, targets, weights and groups."""
+
+    x: Any
+    y: Any
+    weights: np.ndarray | None
+    groups: np.ndarray | None
+
+
+class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+    """An estimator of joint forecasts, and a correction that is learnt from rows that it was not fitted on.
+
+    `estimator` is a `MixtureRegressor`, or any other with `fit(X, y)` and `predict_distribution(X)`, a pipeline with one at
+    its end among them. `cv` are folds: a number (shuffled, or by groups if `fit` is given some), or a splitter of
+    scikit-learn's. What is fitted, as `ensemble` says:
+
+    * True: the last fold is held out. Each of the others stops a model that is trained on the rest; forecasts are the equal
+      mixture of all, and their correction is learnt on the fold that none saw. K folds, at least three, which test every row
+      once, cost K - 1 models.
+    * False: one model of all rows. The correction is learnt from models of the folds, each by the rows that it has not seen;
+      they are fitted on fewer rows than the one that is corrected. K folds cost K + 1 models.
+    * "auto": True where the folds allow it and there are at least 100 rows, else False, as for `TimeSeriesSplit`: rows that
+      no fold tests are then fitted on, and not learnt from.
+
+    A row that is learnt from has no part in its own forecast: neither in training, early stopping, scaling nor the choice
+    of a strength. Networks of all folds are trained as one fleet.
+
+    The correction is that of `recalibrator`, by default a `Recalibrator` along `preranks` (the paper's), and is learnt from
+    at most `max_held_out` rows. Where it is a tilt, forecasts are computed by draws, which takes longer. `random_state`
+    seeds folds, models and draws; None takes the estimator's, if that is a number.
+
+    Fitted: `models_` (whose equal mixture is corrected), `recalibrator_` (None with fewer than ten held-out rows),
+    `n_models_` (those fitted in all), `n_features_in_`, `feature_names_in_`, `n_targets_`, `target_names_`.
+
+    >>> from prerank import Marginal
+    >>> from prerank.data import Bimodal
+    >>> table = Bimodal().table(200)
+    >>> network = MixtureRegressor(n_components=1, hidden=(8,), learning_rate=0.1, patience=2, random_state=0)
+    >>> model = CalibratedRegressorCV(network, Marginal(), cv=3).fit(table.x, table.y)
+    >>> model.predict(table.x[:5]).shape, model.n_models_
+    ((5, 2), 2)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        preranks: PreRank | Sequence[PreRank] | None = None,
+        *,
+        cv: Any = 5,
+        ensemble: bool | Literal["auto"] = "auto",
+        max_held_out: int | None = 2048,
+        recalibrator: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.preranks = preranks
+        self.cv = cv
+        self.ensemble = ensemble
+        self.max_held_out = max_held_out
+        self.recalibrator = recalibrator
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Fit models and their correction on features X (N, L) and targets y (N, D) or (N,).
+
+        `sample_weight` (N,) goes to the estimator and to the recalibrator; rows of weight zero have no influence.
+        `groups` (N,) are kept together: by the folds, and in the standard errors of the recalibrator.
+        """
+        require_targets(self, y)
+        require_table(X)
+        validate_data(self, X, skip_check_array=True)
+        data = _rows(X, y, sample_weight, groups)
+        seed = self._seed()
+        plan = self._plan(data, seed)
+        estimator = MixtureRegressor() if self.estimator is None else self.estimator
+        models = fitted_models(estimator, data.x, data.y, data.weights, plan.jobs, seed)
+        learnt_from = self._at_most(plan.outside, seed)
+        outside = side_by_side(
+            [_mixture([models[j] for j in part.jobs], _safe_indexing(data.x, part.rows)) for part in learnt_from]
+        )
+        observed = [
+            np.asarray(as_forecast(models[part.jobs[0]], _safe_indexing(data.y, part.rows))) for part in learnt_from
+        ]
+        rows = np.concatenate([part.rows for part in learnt_from])
+        self.recalibrator_ = self._learnt(outside, np.concatenate(observed), rows, data, seed)
+        self.models_ = [models[j] for j in plan.final]
+        self.n_models_ = len(models)
+        self._one_axis = np.ndim(data.y) == 1
+        self.n_targets_ = 1 if self._one_axis else np.shape(data.y)[1]
+        self.target_names_ = list(data.y.columns) if isinstance(data.y, pd.DataFrame) else None
+        return self
+
+    def predict_distribution(self, X: Any) -> Forecast:
+        """The corrected joint forecast of rows (N, L); a row's does not depend on the rows beside it."""
+        check_is_fitted(self)
+        require_table(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        forecast = _mixture(self.models_, X)
+        if self.recalibrator_ is None:
+            return forecast
+        return _named(self.recalibrator_.transform(forecast), _identifiers(X))
+
+    def predict(self, X: Any) -> Any:
+        """Mean of the corrected forecast, (N, D), or (N,) if y had one axis; a frame if y was one."""
+        forecast = self.predict_distribution(X)
+        mean = forecast.mean.cpu().numpy()
+        if self._atoms is not None and not isinstance(forecast, Ensemble):
+            drawn = equally_weighted_draws(forecast, _FOR_THE_MEAN, case_ids=_identifiers(X)).members.cpu().numpy()
+            mean = self._atoms.snapped(drawn).mean(1)
+        if self.target_names_ is not None:
+            return pd.DataFrame(mean, index=getattr(X, "index", None), columns=self.target_names_)
+        return mean[:, 0] if self._one_axis else mean
+
+    def sample(self, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
+        """Equally weighted draws (N, M, D) of the corrected forecast; a row's depend on it, its position and the seed.
+
+        Where the estimator spreads targets with atoms over their cells, draws have values of theirs again.
+        """
+        forecast = self.predict_distribution(X)
+        n_draws = require_whole(n_draws, "n_draws")
+        if isinstance(forecast, Ensemble):
+            raise TypeError("an ensemble that is not dressed has no draws but its members; see predict_distribution")
+        ids = torch.arange(forecast.batch_shape[-1])
+        drawn = equally_weighted_draws(forecast, n_draws, seed, case_ids=ids).members.cpu().numpy()
+        return drawn if self._atoms is None else self._atoms.snapped(drawn)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors."""
+        return LogLikelihood()(self, X, y, sample_weight)
+
+    @property
+    def _atoms(self) -> Any:
+        """What brings spread targets back to their values, where the estimator has spread some."""
+        own = getattr(inmost(self.models_[0]), "dequantiser_", None)
+        return own if own is not None and own.has_atoms else None
+
+    def dequantised(self, y: Any, seed: int = 0) -> Any:
+        """y as it is forecast: with atoms spread over their cells, where the estimator does so."""
+        check_is_fitted(self)
+        own = inmost(self.models_[0])
+        return own.dequantised(y, seed) if hasattr(own, "dequantised") else y
+
+    def summary(self) -> str:
+        """What was fitted and what the correction changes, in words."""
+        check_is_fitted(self)
+        head = f"{counted(self.n_models_, 'model')} fitted, {len(self.models_)} of them forecast."
+        if self.recalibrator_ is None:
+            return f"{head} Too few rows to learn a correction from."
+        told = getattr(self.recalibrator_, "summary", None)
+        return head if told is None else f"{head}\n{told()}"
+
+    def save(self, path: Path | str) -> None:
+        """Write what was fitted to one file, safetensors with JSON in its header: networks and a `Recalibrator`.
+
+        `estimator`, `cv` and `recalibrator`, which are for fitting, are not kept.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        about = {name: getattr(self, name) for name in _KEPT}
+        write_parts(path, self.models_, self.recalibrator_, {**about, "names": None if names is None else list(names)})
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """What `save` wrote: its forecasts are the same to the last bit."""
+        models, recalibrator, about = read_parts(path)
+        result = cls()
+        result.models_, result.recalibrator_ = models, recalibrator
+        for name in _KEPT:
+            setattr(result, name, about[name])
+        if about["names"] is not None:
+            result.feature_names_in_ = np.array(about["names"], dtype=object)
+        return result
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _seed(self) -> int:
+        source = self.random_state
+        if source is None:
+            source = getattr(self.estimator, "random_state", None)
+        if isinstance(source, Integral):
+            return int(source)
+        return int(check_random_state(source).randint(np.iinfo(np.int32).max))
+
+    def _plan(self, data: Data, seed: int) -> Plan:
+        if not isinstance(self.ensemble, bool) and self.ensemble != "auto":
+            raise ValueError(f'ensemble={self.ensemble!r}: True, False or "auto"')
+        n_rows = len(data.y)
+        folds = self._folds(data, seed)
+        tested = np.bincount(np.concatenate([fold.test for fold in folds]), minlength=n_rows)
+        once = bool((tested == 1).all())
+        if (tested > 1).any():
+            raise ValueError(
+                f"cv={self.cv!r} tests {int((tested > 1).sum())} of {n_rows} rows more than once, and a row can be learnt "
+                "from once; use folds without repetition, such as KFold"
+            )
+        if self.ensemble is True and (not once or len(folds) < 3):
+            raise ValueError(
+                f"ensemble=True needs at least three folds that test every row once; cv={self.cv!r} has {len(folds)} and "
+                f"leaves {int((tested == 0).sum())} of {n_rows} rows untested: use ensemble=False"
+            )
+        pooled = self.ensemble is True or (
+            self.ensemble == "auto" and once and len(folds) > 2 and n_rows >= _FOR_A_POOL
+        )
+        return held_out(folds) if pooled else single(folds, n_rows)
+
+    def _folds(self, data: Data, seed: int) -> list[Fold]:
+        cv = self.cv
+        if isinstance(cv, Integral) and not isinstance(cv, bool):
+            n_splits = require_whole(cv, "cv", at_least=2)
+            grouped = data.groups is not None
+            cv = GroupKFold(n_splits) if grouped else KFold(n_splits, shuffle=True, random_state=seed & 0x7FFFFFFF)
+        splitter = check_cv(cv)
+        with warnings.catch_warnings():
+            # groups serve the recalibrator's blocks too, so a splitter without use for them is nothing to warn of
+            warnings.filterwarnings("ignore", message="The groups parameter is ignored")
+            return [Fold(train, test) for train, test in splitter.split(data.x, data.y, data.groups)]
+
+    def _at_most(self, outside: Sequence[Outside], seed: int) -> list[Outside]:
+        """No more held-out rows than are wanted, chosen by seed."""
+        n_rows = sum(len(part.rows) for part in outside)
+        if self.max_held_out is None or n_rows <= require_whole(self.max_held_out, "max_held_out"):
+            return list(outside)
+        kept = np.zeros(n_rows, dtype=bool)
+        kept[numpy_generator(seed, "held-out rows").permutation(n_rows)[: self.max_held_out]] = True
+        ends = np.cumsum([len(part.rows) for part in outside])[:-1]
+        parts = [Outside(part.rows[own], part.jobs) for part, own in zip(outside, np.split(kept, ends), strict=True)]
+        return [part for part in parts if len(part.rows)]
+
+    def _learnt(self, forecast: Forecast, y: np.ndarray, rows: Index, data: Data, seed: int) -> Any:
+        """The fitted recalibrator, or None where rows, or groups, are too few."""
+        blocks = None if data.groups is None else data.groups[rows]
+        count = len(rows) if blocks is None else len(np.unique(blocks))
+        if count < _FEWEST:
+            what = "rows" if blocks is None else "groups"
+            warnings.warn(
+                f"{count} held-out {what} are too few to learn a correction from, so forecasts are left as they are; "
+                f"{_FEWEST} are the fewest",
+                UserWarning,
+                stacklevel=3,
+            )
+            return None
+        recalibrator = (
+            Recalibrator(self.preranks, seed=seed)
+            if self.recalibrator is None
+            else clone(self.recalibrator, safe=False)
+        )
+        observed = observed_for(y, forecast)
+        more = {"case_weights": None if data.weights is None else data.weights[rows], "blocks": blocks}
+        recalibrator.fit(forecast, observed, **{name: value for name, value in more.items() if value is not None})
+        return recalibrator
+
+
+def _rows(X: Any, y: Any, sample_weight: Any, groups: Any) -> Data:
+    """Rows of positive weight; frames stay frames."""
+    y = y if isinstance(y, pd.DataFrame) else np.asarray(y)
+    if y.ndim not in (1, 2):
+        raise ValueError(f"y has shape {np.shape(y)}; targets are (rows,) or (rows, targets)")
+    X, y, sample_weight, groups = indexable(X, y, sample_weight, groups)
+    labels = None if groups is None else np.asarray(groups)
+    if sample_weight is None:
+        return Data(X, y, None, labels)
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    kept = np.flatnonzero(weights > 0)
+    return Data(
+        _safe_indexing(X, kept), _safe_indexing(y, kept), weights[kept], None if labels is None else labels[kept]
+    )
+
+
+def _mixture(models: Sequence[Any], X: Any) -> Forecast:
+    return equal_mixture([predict_distribution(model, X) for model in models])
+
+
+def _identifiers(X: Any) -> torch.Tensor:
+    """Identifiers (N,) of rows by what is in them: equal rows have equal forecasts, wherever they stand."""
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
+    return torch.from_numpy(pd.util.hash_pandas_object(frame, index=False).to_numpy().view(np.int64).copy())
+
+
+def _named(forecast: Forecast, identifiers: torch.Tensor) -> Forecast:
+    """The forecast with identifiers for its cases, where it computes by draws that are keyed by them."""
+    if not hasattr(forecast, "case_ids"):
+        return forecast
+    named = copy.copy(forecast)
+    named.case_ids = identifiers
+    if hasattr(named, "base"):
+        named.base = _named(named.base, identifiers)
+    return named

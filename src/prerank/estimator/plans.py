@@ -1,0 +1,55 @@
+"""Which models are fitted on which rows, and whose forecasts of which rows a correction is learnt from.
+
+A plan is made of the test parts of folds. What the correction is learnt from is always the kind of forecast that it will be
+applied to, of rows that had no part in it: neither in training nor in early stopping.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from prerank.estimator.foldmodels import Index, Job
+
+
+class Fold(NamedTuple):
+    """Rows to fit on, and rows that are then forecast."""
+
+    train: Index
+    test: Index
+
+
+class Outside(NamedTuple):
+    """Rows, and places of the jobs whose equal mixture forecasts them."""
+
+    rows: Index
+    jobs: tuple[int, ...]
+
+
+class Plan(NamedTuple):
+    """Models to fit, the forecasts to learn a correction from, and the models whose equal mixture is corrected."""
+
+    jobs: list[Job]
+    outside: list[Outside]
+    final: tuple[int, ...]
+
+
+def single(folds: Sequence[Fold], n_rows: int) -> Plan:
+    """One model of all rows, corrected by what models of the folds say of the rows that they have not seen.
+
+    Serves any folds; rows that no fold tests, as the first ones of a series, are fitted on and not learnt from.
+    """
+    jobs = [Job(fold.train, None, f"fold {k}") for k, fold in enumerate(folds)]
+    outside = [Outside(fold.test, (k,)) for k, fold in enumerate(folds)]
+    return Plan([*jobs, Job(np.arange(n_rows), None, "all rows")], outside, (len(jobs),))
+
+
+def held_out(folds: Sequence[Fold]) -> Plan:
+    """The equal mixture of models that are each stopped by another fold, corrected on the last fold, which none saw."""
+    *others, last = [fold.test for fold in folds]
+    jobs = [
+        Job(np.concatenate([part for k, part in enumerate(others) if k != j]), stop, f"stopped by {j}")
+        for j, stop in enumerate(others)
+    ]
+    places = tuple(range(len(jobs)))
+    return Plan(jobs, [Outside(last, places)], places)

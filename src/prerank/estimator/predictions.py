@@ -1,0 +1,108 @@
+"""Forecasts of anything that scikit-learn builds around a forecasting estimator: pipelines and searches."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from prerank.forecast import Ensemble, Forecast, GaussianMixture, as_ensemble, equally_weighted_draws, require_whole
+from prerank.recalibration import marginal_quantiles
+
+
+def predict_distribution(estimator: Any, X: Any) -> Forecast:
+    """The joint forecast of a fitted estimator: its own, a pipeline's last step's, or a search's best one's.
+
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from prerank.data import Bimodal
+    >>> from prerank.estimator import MixtureRegressor
+    >>> table = Bimodal().table(200)
+    >>> network = MixtureRegressor(n_components=2, hidden=(8,), learning_rate=0.1, patience=2, random_state=0)
+    >>> model = make_pipeline(StandardScaler(), network).fit(table.x, table.y)
+    >>> predict_distribution(model, table.x[:5])
+    GaussianMixture(5 cases, 2 components, 2 targets)
+    """
+    if hasattr(estimator, "predict_distribution"):
+        return estimator.predict_distribution(X)
+    if isinstance(estimator, Pipeline):
+        check_is_fitted(estimator)
+        return predict_distribution(estimator.steps[-1][1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
+    if isinstance(estimator, BaseSearchCV):
+        check_is_fitted(estimator)
+        return predict_distribution(estimator.best_estimator_, X)
+    raise TypeError(
+        f"{type(estimator).__name__} has no predict_distribution, nor has its last step or best estimator; "
+        "use MixtureRegressor, or an estimator with a method of that name that returns a joint forecast"
+    )
+
+
+def inmost(estimator: Any) -> Any:
+    """The estimator that forecasts, inside pipelines and searches."""
+    if isinstance(estimator, Pipeline):
+        return inmost(estimator.steps[-1][1])
+    return inmost(estimator.best_estimator_) if isinstance(estimator, BaseSearchCV) else estimator
+
+
+def as_forecast(estimator: Any, y: Any) -> Any:
+    """Targets as the estimator forecasts them: spread over their cells, where they have atoms and it does so."""
+    own = inmost(estimator)
+    return own.dequantised(y) if hasattr(own, "dequantised") else y
+
+
+def require_targets(estimator: Any, y: Any) -> None:
+    """Refuse a fit without targets, in scikit-learn's words."""
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None; give targets")
+
+
+def require_table(X: Any) -> None:
+    """Refuse features that are not a table; what is in it is the estimator's to judge."""
+    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
+    if len(shape) != 2:
+        raise ValueError(
+            f"X has shape {shape}; it is a table (rows, features). Reshape your data: X.reshape(1, -1) is one row"
+        )
+
+
+def observed_for(y: Any, forecast: Forecast) -> Tensor:
+    """Targets (N, D) or (N,) as observations (N, D), where the forecast is."""
+    values = np.array(y, dtype=np.float64)  # torch wants an array that can be written to
+    place = forecast.members if isinstance(forecast, Ensemble) else getattr(forecast, "loc", None)
+    device = None if place is None else place.device
+    return torch.as_tensor(values[:, None] if values.ndim == 1 else values, device=device)
+
+
+def sample(estimator: Any, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
+    """Equally weighted draws (N, M, D) of a fitted estimator's joint forecast."""
+    forecast = predict_distribution(estimator, X)
+    n_draws = require_whole(n_draws, "n_draws")
+    if isinstance(forecast, torch.distributions.Distribution):
+        return equally_weighted_draws(forecast, n_draws, seed, case_ids=None).members.cpu().numpy()
+    raise TypeError(
+        f"the forecast is an ensemble of {as_ensemble(forecast).n_members} members, which are its draws; use its members"
+    )
+
+
+def predict_quantiles(
+    estimator: Any, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95), n_draws: int = 1000, seed: int = 0
+) -> np.ndarray:
+    """Quantiles (N, J, D) of single targets at J levels: exact for a `GaussianMixture`, of `n_draws` draws otherwise.
+
+    They say nothing about targets together; for that there are `sample` and `prerank.recalibration.HighestDensityRegions`.
+    """
+    forecast = predict_distribution(estimator, X)
+    wanted = np.asarray(levels, dtype=np.float64)
+    if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
+        raise ValueError(f"levels={levels!r}: a list of probabilities between 0 and 1, such as (0.05, 0.5, 0.95)")
+    if isinstance(forecast, GaussianMixture):
+        return marginal_quantiles(forecast, torch.as_tensor(wanted)).cpu().numpy()
+    if isinstance(forecast, torch.distributions.Distribution):
+        forecast = equally_weighted_draws(forecast, require_whole(n_draws, "n_draws"), seed)
+    if forecast.weights is not None:
+        raise TypeError("quantiles of a weighted ensemble are not defined here; resample its members first")
+    return np.moveaxis(np.quantile(forecast.members.cpu().numpy(), wanted, axis=-2), 0, -2)
