@@ -63,6 +63,7 @@ def benchmark(
     workers: Annotated[
         int | None, typer.Option(min=1, help="With dask: processes of the local cluster.", show_default="2")
     ] = None,
+    initialisations: Annotated[int, typer.Option(min=1, help="Baselines for each seed, by other initial weights.")] = 1,
     joint: Annotated[bool, typer.Option("--joint", help="Both protocols in one fleet: quicker on a GPU.")] = False,
     timing: Annotated[
         bool | None,
@@ -107,7 +108,7 @@ def benchmark(
         chosen = (QUICK if quick else {}) | {name: value for name, value in asked.items() if value}
         if "datasets" not in chosen:
             chosen["datasets"] = available_locally(accept_licence)
-        grid = Grid(**chosen, protocols=names[protocol], joint=joint)  # type: ignore[arg-type]
+        grid = Grid(**chosen, protocols=names[protocol], joint=joint, initialisations=initialisations)  # type: ignore[arg-type]
         settings = Settings(
             device,
             n_replicates=replicates or (QUICK_REPLICATES if quick else 999),

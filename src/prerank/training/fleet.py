@@ -14,24 +14,36 @@ from torch import Tensor
 from prerank.forecast import GaussianMixture
 from prerank.kernels import ADAM, kernel_for
 from prerank.models import MixtureNetwork, mixture_from, perceptron
+from prerank.randomness import key
 from prerank.training.terms import Penalty, require_penalty
 
 
 @dataclass(frozen=True)
 class Run:
-    """One model of a fleet: its seed (split, initialisation, batches, draws), its penalty and the penalty's strength."""
+    """One model of a fleet: its seed (split, initialisation, batches, draws), its penalty and the penalty's strength.
+
+    Models of one seed start from the same weights unless they differ in `initialisation`, which changes nothing else.
+    """
 
     seed: int = 0
     penalty: Penalty | None = None
     strength: float = 0.0
+    initialisation: int = 0
 
     def __post_init__(self) -> None:
+        if self.initialisation < 0:
+            raise ValueError(f"initialisation={self.initialisation}: initialisations are numbered from 0")
         if not 0 <= self.strength < math.inf:
             raise ValueError(f"strength={self.strength}: a penalty's strength is zero or more, and finite")
         if self.penalty is not None:
             require_penalty(self.penalty)
         if self.penalty is None and self.strength > 0:
             raise ValueError(f"strength={self.strength} without a penalty; pass PreRankPenalty(...) or leave it out")
+
+    @property
+    def weight_seed(self) -> int:
+        """What the initial weights are drawn by: the seed, or for another initialisation a key of both."""
+        return key(self.seed, "another initialisation", self.initialisation) if self.initialisation else self.seed
 
     @property
     def effective_penalty(self) -> Penalty | None:
@@ -114,7 +126,7 @@ def new_fleet(runs: Sequence[Run], architecture: Architecture, dtype: torch.dtyp
         architecture.n_targets,
         architecture.n_components,
         architecture.hidden,
-        [run.seed for run in runs],
+        [run.weight_seed for run in runs],
         architecture.floor,
         dtype,
         device,

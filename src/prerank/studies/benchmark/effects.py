@@ -17,10 +17,10 @@ from prerank.studies.benchmark.summaries import (
     EXACT_PROTOCOL,
     PROTOCOLS,
     Protocol,
+    Tuned,
     at_tuned_strength,
     baseline,
     penalised,
-    tuned_strengths,
 )
 from prerank.studies.protocols import EXACT
 
@@ -48,12 +48,13 @@ def changes(before: pd.DataFrame, after: pd.DataFrame, column: str, typical: str
 
 def _t_test(differences: pd.Series) -> float:
     """The two-sided p-value; that of no change at all is 1."""
-    if len(differences) < 2:
+    values = differences.to_numpy(dtype=float)
+    if len(values) < 2:
         return np.nan
-    if not differences.any():
+    if not values.any():
         return 1.0
-    error = float(differences.sem())
-    return float(2 * stats.t.sf(abs(differences.mean()) / error, len(differences) - 1)) if error > 0 else 0.0
+    error = values.std(ddof=1) / np.sqrt(len(values))
+    return float(2 * stats.t.sf(abs(values.mean()) / error, len(values) - 1)) if error > 0 else 0.0
 
 
 def score_changes(
@@ -89,11 +90,11 @@ def counts(cells: pd.DataFrame) -> dict[str, int]:
     }
 
 
-def degradation_table(results: Results) -> pd.DataFrame:
+def degradation_table(results: Results, tuned: Tuned) -> pd.DataFrame:
     """Does the penalty cost predictive performance? Energy score and NLL, both protocols, strength 10 and tuned."""
     rows = []
     for protocol in PROTOCOLS:
-        for what, strengths in _strengths(results, Protocol(protocol.training, protocol.training)):
+        for what, strengths in _strengths(tuned[protocol]):
             for metric, name in SCORES.items():
                 cells = score_changes(results, protocol, metric, strengths)
                 label = {"trained": _trained(protocol.training), "strength": what, "score": name}
@@ -101,11 +102,11 @@ def degradation_table(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def calibration_table(results: Results) -> pd.DataFrame:
+def calibration_table(results: Results, tuned: Tuned) -> pd.DataFrame:
     """Does the penalty calibrate? Bias-corrected exact PCE, both trainings, strength 10 and tuned."""
     rows = []
     for protocol in PROTOCOLS:
-        for what, strengths in _strengths(results, Protocol(protocol.training, protocol.training)):
+        for what, strengths in _strengths(tuned[protocol]):
             cells = calibration_changes(results, protocol.training, strengths)
             medians = {"median before": cells["before"].median(), "median after": cells["after"].median()}
             label = {"trained": _trained(protocol.training), "strength": what}
@@ -128,8 +129,8 @@ def by_dataset(results: Results) -> pd.DataFrame:
     return pd.DataFrame(table).rename_axis("dataset").reset_index()
 
 
-def _strengths(results: Results, protocol: Protocol) -> list[tuple[str, pd.DataFrame | None]]:
-    return [(f"{PUBLISHED_STRENGTH:g}", None), ("tuned", tuned_strengths(results, protocol))]
+def _strengths(tuned: pd.DataFrame) -> list[tuple[str, pd.DataFrame | None]]:
+    return [(f"{PUBLISHED_STRENGTH:g}", None), ("tuned", tuned)]
 
 
 def _trained(training: str) -> str:

@@ -16,14 +16,15 @@ from prerank.studies.benchmark.records import Results
 from prerank.studies.benchmark.summaries import (
     CELL,
     EXACT_PROTOCOL,
+    PROTOCOLS,
     PUBLISHED_PROTOCOL,
     Protocol,
+    Tuned,
     at_tuned_strength,
     baseline,
     datasets_run,
     penalised,
     summarise,
-    tuned_strengths,
 )
 
 LEVEL = 0.05
@@ -64,19 +65,18 @@ def rejections(seeds: pd.DataFrame, smallest: pd.Series, bounds: pd.DataFrame | 
     return Rejections(len(cells), int((p_values <= LEVEL).sum()), int((adjusted <= LEVEL).sum()), int(lost.sum()))
 
 
-def rejection_table(results: Results) -> pd.DataFrame:
+def rejection_table(results: Results, tuned: Tuned) -> pd.DataFrame:
     """Exact tests of the baselines, and of both trainings at strength 10 and at the tuned strength."""
     smallest = smallest_p_values(results)
     bounds = p_value_bounds(results, NONE)
     rows = [{"models": "baseline", **rejections(baseline(results, EXACT_PROTOCOL), smallest, bounds)._asdict()}]
-    for training in (EXACT_PROTOCOL.training, PUBLISHED_PROTOCOL.training):
-        protocol = Protocol(training, EXACT_PROTOCOL.evaluation)
+    for own in PROTOCOLS:
+        training, protocol = own.training, Protocol(own.training, EXACT_PROTOCOL.evaluation)
         words = "exactly" if training == EXACT_PROTOCOL.training else training
-        chosen = tuned_strengths(results, Protocol(training, training))
         bounds = p_value_bounds(results, training)
         for what, seeds in (
             (f"strength {PUBLISHED_STRENGTH:g}", penalised(results, protocol)),
-            ("tuned strength", at_tuned_strength(results, protocol, chosen)),
+            ("tuned strength", at_tuned_strength(results, protocol, tuned[own])),
         ):
             rows.append({"models": f"trained {words}, {what}", **rejections(seeds, smallest, bounds)._asdict()})
     return pd.DataFrame(rows)

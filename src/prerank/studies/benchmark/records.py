@@ -40,7 +40,7 @@ class Results(NamedTuple):
 
 
 _TABLES = ("models", "records", "curves")
-_MODEL = ["dataset", "training", "penalty", "strength", "seed"]
+_MODEL = ["dataset", "training", "penalty", "strength", "seed", "initialisation"]
 _KEYS = {
     "fleets": ["name"],
     "models": _MODEL,
@@ -174,6 +174,8 @@ def _read_table(path: Path, name: str) -> pd.DataFrame:
         raise _damaged(path, "it is missing") from error
     except (OSError, ValueError) as error:  # Arrow's errors are both
         raise _damaged(path, error if path.stat().st_size else "it is empty") from error
+    if "initialisation" not in table:  # written before there were several
+        table["initialisation"] = 0
     _require(path, _KEYS[name], table.columns)
     return table
 

@@ -109,6 +109,7 @@ def write_report(results: Results, out: Path, failures: Mapping[str, str] | None
         )
     require_folder(out)
     cells = {protocol: paper_cells(results, protocol) for protocol in PROTOCOLS}
+    tuned = {protocol: cells[protocol]["selected_lambda"] for protocol in PROTOCOLS}
     files: list[Path] = []
     sections = [_story(results, out, files)]
     for protocol in PROTOCOLS:
@@ -118,7 +119,7 @@ def write_report(results: Results, out: Path, failures: Mapping[str, str] | None
     compared = compare(results, _in_the_papers_order(cells[PUBLISHED_PROTOCOL]) | at_selected_strengths(results))
     sections.append(_agreement(results, compared, out, files))
     numbers = must_know(results, compared)
-    summary = _write(out / "summary.md", summary_page(results, numbers), files)
+    summary = _write(out / "summary.md", summary_page(results, numbers, tuned), files)
     index = _write(out / "index.md", index_page(results, numbers, summary, sections, failures or {}, out), [])
     return [index, *files]
 

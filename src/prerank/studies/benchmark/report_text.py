@@ -33,11 +33,11 @@ from prerank.studies.benchmark.summaries import (
     EXACT_PROTOCOL,
     PROTOCOLS,
     Protocol,
+    Tuned,
     baseline,
     datasets_run,
     failed_models,
     penalised,
-    tuned_strengths,
 )
 from prerank.studies.benchmark.text_tables import frame_table, markdown
 from prerank.studies.protocols import EXACT
@@ -130,19 +130,19 @@ def _how_faithful(compared: pd.DataFrame) -> str:
     return "**Agreement with the paper: unknown**, since no cell of the paper was evaluated as published."
 
 
-def summary_page(results: Results, numbers: Sequence[str]) -> str:
+def summary_page(results: Results, numbers: Sequence[str], tuned: Tuned) -> str:
     """What the benchmark says, in counts and costs."""
     parts = ["# Summary", *(f"{place}. {text}" for place, text in enumerate(numbers, start=1))]
-    parts += ["## Miscalibrated cells", _miscalibrated(results)]
-    parts += ["## Does the penalty calibrate?", _calibrates(results)]
-    parts += ["## Does the penalty degrade predictive performance?", _degrades(results)]
-    parts += ["## What the penalty costs", *(_cost(results, protocol) for protocol in PROTOCOLS)]
+    parts += ["## Miscalibrated cells", _miscalibrated(results, tuned)]
+    parts += ["## Does the penalty calibrate?", _calibrates(results, tuned)]
+    parts += ["## Does the penalty degrade predictive performance?", _degrades(results, tuned)]
+    parts += ["## What the penalty costs", *(_cost(results, protocol, tuned[protocol]) for protocol in PROTOCOLS)]
     parts += ["## What it took to compute", _computing(results)]
     return "\n\n".join(parts) + "\n"
 
 
-def _miscalibrated(results: Results) -> str:
-    table = rejection_table(results)
+def _miscalibrated(results: Results, tuned: Tuned) -> str:
+    table = rejection_table(results, tuned)
     notes = [
         "A cell is one dataset and one pre-rank, evaluated exactly; its p-value is twice the median over seeds; level 5 %",
         "The tests take test rows for independent. Those of series (air, blogdata) are not quite",
@@ -171,28 +171,28 @@ def _miscalibrated(results: Results) -> str:
     )
 
 
-def _calibrates(results: Results) -> str:
+def _calibrates(results: Results, tuned: Tuned) -> str:
     notes = [
         "Bias-corrected exact PCE, mean over seeds, of cells whose own pre-rank has an exact baseline",
         "p: two-sided paired t-test over seeds",
     ]
-    table = markdown(frame_table(calibration_table(results), "Change of the exact PCE", _PCE, notes))
+    table = markdown(frame_table(calibration_table(results, tuned), "Change of the exact PCE", _PCE, notes))
     where = ["Medians over pre-ranks of the bias-corrected exact PCE at strength 10; better: cells where it falls"]
     return f"{table}\n{markdown(frame_table(by_dataset(results), 'Where it helps', _PCE, where))}"
 
 
-def _degrades(results: Results) -> str:
+def _degrades(results: Results, tuned: Tuned) -> str:
     notes = [
         "A cell's change is that of the median seed; p: two-sided paired t-test over seeds, so that by chance one cell in "
         "forty would be called worse and one better",
         "Scores judge the mixture itself, however PITs are computed",
     ]
-    return markdown(frame_table(degradation_table(results), "Change of the scores", {}, notes))
+    return markdown(frame_table(degradation_table(results, tuned), "Change of the scores", {}, notes))
 
 
-def _cost(results: Results, protocol: Protocol) -> str:
+def _cost(results: Results, protocol: Protocol, tuned: pd.DataFrame) -> str:
     manner, parts = _manner(protocol), []
-    for what, strengths in ((f"strength {PUBLISHED_STRENGTH:g}", None), ("tuned", tuned_strengths(results, protocol))):
+    for what, strengths in ((f"strength {PUBLISHED_STRENGTH:g}", None), ("tuned", tuned)):
         table = price_table(price(results, protocol, strengths))
         title = f"Change against the baseline, trained and evaluated {manner}, {what}"
         if table.empty:

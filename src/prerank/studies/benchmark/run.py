@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from uuid import uuid4
 
 from prerank.data import BUILTIN, PAPER_DATASETS, DataError, dataset, extra_datasets
-from prerank.studies.benchmark.plan import Fleet, Grid
+from prerank.studies.benchmark.plan import Ablation, Fleet, Grid
 from prerank.studies.benchmark.records import FleetResult, Store
 from prerank.studies.benchmark.timing import Timing, time_steps, timings_of
 from prerank.studies.benchmark.work import Settings, work
@@ -110,7 +110,7 @@ class Summary(NamedTuple):
 
 
 def run_benchmark(
-    grid: Grid,
+    grid: Grid | Ablation,
     out: Path,
     settings: Settings | None = None,
     executor: Executor | None = None,
@@ -142,7 +142,8 @@ def run_benchmark(
             failed += kept.failed
             state.note(fleet, kept.lost)
             on_fleet(state)
-        state.timings = [run for run in timings_of(grid, n_targets) if timing and not store.has_timing(run.name)]
+        wanted = timings_of(grid, n_targets) if timing and isinstance(grid, Grid) else []
+        state.timings = [run for run in wanted if not store.has_timing(run.name)]
         while state.timings:
             on_fleet(state)
             failed += _time(state.timings.pop(0), settings, store)

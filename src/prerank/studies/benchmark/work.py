@@ -1,7 +1,7 @@
 """What is done for one fleet: load and split the data, train all models, evaluate each of them under both protocols."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,7 +89,10 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
     seeds = sorted({model.seed for model in fleet.models})
     data = prepare(fleet.dataset, seeds, settings)
     n_targets = data.test.y.shape[-1]
-    runs = [Run(model.seed, penalty_of(model, n_targets, settings.n_draws), model.strength) for model in fleet.models]
+    runs = [
+        Run(model.seed, penalty_of(model, n_targets, settings.n_draws), model.strength, model.initialisation)
+        for model in fleet.models
+    ]
     on_gpu = torch.device(settings.device).type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(settings.device)
@@ -184,8 +187,10 @@ _WHICH = ["place", "part", "protocol", "metric", "prerank"]
 def _tests(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings, places: list[int]) -> pd.DataFrame:
     """Tests and intervals on the test rows: of baselines for every pre-rank, of other models for those they penalise.
 
-    These are what the tables need; for every model and pre-rank they would take longer than the training.
+    These are what the tables need, of the first initialisation; for every model and pre-rank they would take longer than
+    the training.
     """
+    places = [place for place in places if fleet.models[place].initialisation == 0]
     known = preranks_of(data.test.y.shape[-1], EXACT)
     tables = []
     for penalty in dict.fromkeys(fleet.models[place].penalty for place in places):
@@ -223,7 +228,7 @@ def _some_at_a_time(places: list[int], rows: Rows) -> list[list[int]]:
 
 
 _RECORD_COLUMNS = [
-    "dataset", "training", "penalty", "strength", "seed", "part", "evaluation", "metric", "prerank",
+    "dataset", "training", "penalty", "strength", "seed", "initialisation", "part", "evaluation", "metric", "prerank",
     "value", "null_level", "corrected", "low", "high", "p_value",
 ]  # fmt: skip
 
@@ -239,16 +244,20 @@ def _tidy(fleet: Fleet, parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _curves(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings, failed: set[int]) -> pd.DataFrame:
-    """Reliability curves: of baselines for every pre-rank, of models with the published strength for their own."""
+    """Reliability curves: of baselines for every pre-rank, of models with the published strength for their own.
+
+    Those of the first initialisation alone.
+    """
     frames = []
     for place, model in enumerate(fleet.models):
         own = model.penalty == NONE or model.strength == PUBLISHED_STRENGTH
-        if not own or place in failed:
+        if not own or model.initialisation or place in failed:
             continue
         forecast, y = _forecast(fleet, fitted, data.seeds, data.test, [place])
         for protocol in (EXACT, AS_PUBLISHED):
             frames += _curves_of(model, forecast, y, protocol, settings)
-    columns = ["training", "penalty", "strength", "seed", "evaluation", "prerank", "projection", "level", "frequency"]
+    columns = [item.name for item in fields(Model)]
+    columns += ["evaluation", "prerank", "projection", "level", "frequency"]
     found = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
     return found.assign(dataset=fleet.dataset)
 
