@@ -47,7 +47,7 @@ def alphabetical(data: Prepared, names: list[str]) -> Prepared:
 def target_names(dataset: str) -> list[str]:
     from prerank.data import load
 
-    return list(load(dataset, accept_licence=True).target_names)
+    return list(load(dataset, accept_licence=True).y_names)
 
 
 def evaluate(dataset: str, settings: Settings, checkpoint: Path, by_name: bool = False) -> pd.DataFrame:

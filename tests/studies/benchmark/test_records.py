@@ -64,7 +64,9 @@ def test_every_cell_of_the_grid_is_there_once(folder):
         for model in fleet.models
     }
     cells = list(
-        results.models[["dataset", "training", "penalty", "strength", "seed"]].itertuples(index=False, name=None)
+        results.models[["dataset", "training", "penalty", "strength", "seed", "initialisation"]].itertuples(
+            index=False, name=None
+        )
     )
     assert len(cells) == len(wanted) == 36
     assert set(cells) == wanted

@@ -19,6 +19,7 @@ from prerank.studies.benchmark.paper_values import paper_table
 from prerank.studies.benchmark.plan import NONE, PRERANKS
 from prerank.studies.benchmark.records import Results, read_failures, read_results
 from prerank.studies.benchmark.report_text import Section, index_page, must_know, summary_page
+from prerank.studies.benchmark.spread import against_spread, spread_shares
 from prerank.studies.benchmark.summaries import (
     EXACT_PROTOCOL,
     PROTOCOLS,
@@ -317,10 +318,23 @@ def _agreement(results: Results, compared: pd.DataFrame, out: Path, files: list[
         "tables, on the datasets whose values are exactly the paper's and on all. Standard errors are those of the "
         "difference. The regularised tables are compared at strength 10 and at the strengths that the paper selected. "
         'The "+ALL" tables are compared with several of our models, on exact data.'
-        f"\n\n{markdown(overview)}\n{markdown(made_with)}\n{markdown(listed)}"
+        f"\n\n{markdown(overview)}\n{markdown(made_with)}\n{_against_spread(results)}{markdown(listed)}"
     )
     path = _write(out / "agreement.md", text, files)
     return Section("Agreement with the paper", "As-published cells against the paper's.", tables={"Agreement": path})
+
+
+def _against_spread(results: Results) -> str:
+    """The comparison with the spread over initialisations, where there are several."""
+    cells = against_spread(results)
+    if cells.empty:
+        return ""
+    formats = {"value": ".3f", "deviation": ".4f", "value_paper": ".3f"}
+    note = (
+        "Value: mean over splits and initialisations; deviation: standard deviation of its difference from the paper's"
+    )
+    table = frame_table(cells, "Baselines against the spread over initialisations", formats, [note])
+    return f"{spread_shares(cells)}\n\n{markdown(table)}\n"
 
 
 def _manner(protocol: Protocol) -> str:
