@@ -4,6 +4,7 @@
 what `numbers` returns. The text around them is judged anew when the records change; the numbers follow by themselves.
 """
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ from prerank.studies.benchmark.paper_values import paper_minutes, paper_table
 from prerank.studies.benchmark.plan import PRERANKS
 from prerank.studies.benchmark.records import Results, read_results
 from prerank.studies.benchmark.report import at_selected_strengths
+from prerank.studies.benchmark.spread import baseline_networks
 from prerank.studies.benchmark.summaries import (
     CELL,
     EXACT_PROTOCOL,
@@ -192,16 +194,52 @@ def computing_of(results: Results) -> dict[str, Any]:
         "fleet_rows": "\n".join(rows),
         "seconds": total,
         "seconds_small": small,
-        "peak": fleets["peak_bytes"] / 1e9,
+        "peak_low": fleets["peak_bytes"].min() / 1e9,
+        "peak_high": fleets["peak_bytes"].max() / 1e9,
         "rows": {f"{name}": ran.loc[name] for name in ran.index},
         "per_model": exact["seconds per model"],
         "fleet_seconds": by_fleet["seconds"].unstack(),
         "authors": authors,
-        "ratio": exact["authors' ratio"],
+        **{f"ratio_{name}": int(round(exact["authors' ratio"][name], -2)) for name in authors.index if name in exact.index},
         "step": {f"{d}.{p}.{n}": value for (d, p, n), value in timed.items()},
         "models_in": fleets.set_index(["dataset", "training"])["n_models"].unstack(),
         "diverged": int(results.models["diverged"].sum()),
         "n_preranks": len(PRERANKS),
+    }
+
+
+def further_of() -> dict[str, Any]:
+    """Records beside the grid: steps of the evaluation taken alone, initialisations, another order of targets."""
+    folder = ROOT / "results" / "ablation" / "evaluation"
+    steps = pd.read_csv(folder / "households.csv").groupby(["prerank", "draws", "rank", "cases"])["value"].mean()
+    ways = {
+        "true draws, rank, all rows": ("true", "rank", "whole"),
+        "per 256": ("true", "rank", "per 256"),
+        "per 256, sigmoid": ("true", "sigmoid", "per 256"),
+        "soft draws, rank, all rows": ("soft", "rank", "whole"),
+        "as published": ("soft", "sigmoid", "per 256"),
+    }
+    lines = [f"| pre-rank | {' | '.join(ways)} |", f"| --- |{' ---: |' * len(ways)}"]
+    for prerank in PRERANKS:
+        cells = " | ".join(f"{steps[(prerank, *way)]:.3f}" for way in ways.values())
+        lines.append(f"| {prerank} | {cells} |")
+    several = read_results(ROOT / "results" / "initialisations")
+    networks = baseline_networks(several).query("dataset == 'births1' and prerank == 'HDR'")
+    scored = networks.merge(several.models.query("dataset == 'births1'"), on=["seed", "initialisation"])
+    other = pd.read_csv(folder / "wq.alphabetical.csv").query("prerank == 'dependency' and draws == 'soft'")
+    other = other.query("rank == 'sigmoid' and cases == 'per 256'")["value"]
+    return {
+        "ablation_table": "\n".join(lines),
+        "births1": SimpleNamespace(
+            networks=len(networks),
+            low=networks["value"].min(),
+            high=networks["value"].max(),
+            means=", ".join(f"{mean:.3f}" for mean in networks.groupby("initialisation")["value"].mean()),
+            correlation=float(np.corrcoef(scored["value"], scored["best_score"])[0, 1]),
+        ),
+        "wq_alphabetical": other.mean(),
+        "wq_alphabetical_error": other.sem(),
+        "wq_all": paper_table("pce_pca_all").set_index(CELL)["value"]["wq", "dependency"],
     }
 
 
@@ -215,12 +253,14 @@ def numbers(results: Results) -> dict[str, Any]:
         | verdicts_of(results, tuned)
         | agreement_of(results, published)
         | computing_of(results)
+        | further_of()
     )
 
 
 def page(results: Results) -> str:
     """The page with the numbers of the results."""
-    return TEXT.read_text(encoding="utf-8").format(**numbers(results))
+    text = TEXT.read_text(encoding="utf-8").format(**numbers(results))
+    return re.sub(r"(?<=\d)%", " %", text)
 
 
 if __name__ == "__main__":

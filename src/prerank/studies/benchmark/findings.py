@@ -173,16 +173,25 @@ def model_minutes(results: Results) -> pd.DataFrame:
     """Minutes per model and pre-rank from the timings, beside the authors' where they recorded them.
 
     Ours: milliseconds per step and model (a fleet's step divided by its models) times the mean number of steps that
-    the models of that penalty and strength 10 took until their early stop.
+    the models of that penalty and strength 10 took until their early stop. A timing serves all datasets with as many
+    targets, one of its own first.
     """
     models = results.models[np.isclose(results.models["strength"], PUBLISHED_STRENGTH)]
-    steps = models.groupby(["dataset", "training", "penalty"])["steps"].mean().rename("model_steps").reset_index()
-    ours = results.timings.merge(
-        steps.rename(columns={"penalty": "prerank"}), on=["dataset", "training", "prerank"], how="inner"
-    )
+    steps = models.groupby(["dataset", "training", "penalty"], sort=False)["steps"].mean().rename("model_steps")
+    wanted = steps.reset_index().rename(columns={"penalty": "prerank"})
+    targets = datasets_run(results)["n_targets"]
+    timed = results.timings.rename(columns={"dataset": "timed_on"})
+    timed = timed.assign(n_targets=timed["timed_on"].map(targets)).drop(columns="device")
+    ours = wanted.assign(n_targets=wanted["dataset"].map(targets)).merge(timed, on=["n_targets", "training", "prerank"])
+    ours = ours.assign(other=ours["dataset"] != ours["timed_on"]).sort_values("other", kind="stable")
+    ours = ours.drop_duplicates(["dataset", "training", "prerank", "n_draws"])
     ours = ours.assign(minutes=ours["ms_per_step"] / ours["n_models"] * ours["model_steps"] / 60_000)
     theirs = paper_minutes().rename(columns={"minutes": "authors_minutes"})
     both = ours.merge(theirs, on=["dataset", "prerank", "n_draws"], how="left")
     both = both.assign(ratio=both["authors_minutes"] / both["minutes"])
+    order = {name: place for place, name in enumerate(targets.index)}
+    both = both.sort_values(
+        ["dataset", "training", "prerank", "n_draws"], key=lambda c: c.map(order) if c.name == "dataset" else c
+    )
     columns = ["dataset", "training", "prerank", "n_draws", "model_steps", "minutes", "authors_minutes", "ratio"]
     return both[both["prerank"] != NONE][columns].reset_index(drop=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os.path import relpath
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -51,13 +52,20 @@ _COMPUTING |= {"seconds per model": ".2f", "authors' ratio": ",.0f"}
 _MINUTES = {"model_steps": ",.0f", "minutes": ".3f", "authors_minutes": ".1f", "ratio": ",.0f"}
 
 
+class Picture(NamedTuple):
+    """A picture, and what to see in it."""
+
+    file: Path
+    caption: str
+
+
 @dataclass(frozen=True)
 class Section:
     """A piece of the index: a sentence, pictures, Markdown tables by title, and what could not be made."""
 
     title: str
     text: str
-    pictures: Sequence[Path] = ()
+    pictures: Sequence[Picture] = ()
     tables: Mapping[str, Path] | None = None
     absent: Sequence[str] = ()
 
@@ -240,7 +248,8 @@ def index_page(
     for section in sections:
         lines += [f"## {section.title}", "", section.text, ""]
         for picture in section.pictures:
-            lines += [f"![{picture.stem.replace('-', ' ')}]({relpath(picture, out)})", ""]
+            lines += [f"![{picture.file.stem.replace('-', ' ')}]({relpath(picture.file, out)})", ""]
+            lines += [f"*{picture.caption}*", ""]
         for title, table in (section.tables or {}).items():
             body = table.read_text(encoding="utf-8")
             lines += [f"<details><summary>{title} ({relpath(table, out)})</summary>", "", body, "</details>", ""]

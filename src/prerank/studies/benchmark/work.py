@@ -246,7 +246,7 @@ def _tidy(fleet: Fleet, parts: list[pd.DataFrame]) -> pd.DataFrame:
 def _curves(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings, failed: set[int]) -> pd.DataFrame:
     """Reliability curves: of baselines for every pre-rank, of models with the published strength for their own.
 
-    Those of the first initialisation alone.
+    These have the curves of their margins too. Of the first initialisation alone.
     """
     frames = []
     for place, model in enumerate(fleet.models):
@@ -270,7 +270,7 @@ def _curves_of(
     model: Model, forecast: GaussianMixture, y: Tensor, protocol: str, settings: Settings
 ) -> list[pd.DataFrame]:
     known = preranks_of(y.shape[-1], protocol)
-    chosen = [item for name, item in known.items() if model.penalty in (NONE, name)]
+    chosen = [item for name, item in known.items() if model.penalty in (NONE, name) or name == "marginal"]
     if not chosen:
         return []
     if protocol == EXACT:
