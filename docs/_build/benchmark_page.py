@@ -15,10 +15,10 @@ import pandas as pd
 from prerank.data import PAPER_DATASETS
 from prerank.studies.benchmark.agreement import AT_SELECTED, candidates, compare, shares
 from prerank.studies.benchmark.effects import (
+    LEVEL,
     calibration_changes,
     counts,
     degradation_table,
-    score_changes,
 )
 from prerank.studies.benchmark.findings import computing_table, overstated, price, rejection_table
 from prerank.studies.benchmark.paper_values import paper_minutes, paper_table
@@ -36,6 +36,7 @@ from prerank.studies.benchmark.summaries import (
     at_tuned_strength,
     baseline,
     datasets_run,
+    is_exact,
     paper_cells,
     penalised,
     summarise,
@@ -82,6 +83,11 @@ def cells_of(results: Results, tuned: Tuned) -> dict[str, Any]:
     found["tuned_change_p"] = by_cell(at_tuned, "p_value")
     for name, changed in (("after", calibration_changes(results, "exact")),):
         found[f"{name}_change_p"] = by_cell(changed, "p_value")
+    found["rejected_in"] = {
+        f"{name}.{dataset}": int((own["p_value"] <= LEVEL).sum())
+        for name in ("before", "after")
+        for dataset, own in chosen[name].groupby("dataset")
+    }
     return found
 
 
@@ -109,8 +115,8 @@ def verdicts_of(results: Results, tuned: Tuned) -> dict[str, Any]:
         name = "exact" if protocol is EXACT_PROTOCOL else "published"
         found[f"cost_{name}10"] = price(results, protocol).median(numeric_only=True)
         found[f"cost_{name}_tuned"] = price(results, protocol, tuned[protocol]).median(numeric_only=True)
-    nll = score_changes(results, EXACT_PROTOCOL, "nll")
-    found["nll_before"] = by_cell(nll, "before")
+    house = baseline(results, EXACT_PROTOCOL, "nll").query("dataset == 'house'")["value"]
+    found["house"] = SimpleNamespace(middle=house.median(), worst=house.max())
     return found
 
 
@@ -186,7 +192,7 @@ def computing_of(results: Results) -> dict[str, Any]:
     exact = table[table["training"] == "exact"].set_index("dataset")
     return {
         "n_datasets": len(ran),
-        "n_paper": int((ran["dataset_status"] == "exact").sum()),
+        "n_paper": sum(is_exact(status) for status in ran["dataset_status"]),
         "n_fleets": len(fleets),
         "n_models": len(results.models),
         "n_baselines": int((results.models["penalty"] == "none").sum()),
@@ -203,7 +209,7 @@ def computing_of(results: Results) -> dict[str, Any]:
         **{f"ratio_{name}": int(round(exact["authors' ratio"][name], -2)) for name in authors.index if name in exact.index},
         "step": {f"{d}.{p}.{n}": value for (d, p, n), value in timed.items()},
         "models_in": fleets.set_index(["dataset", "training"])["n_models"].unstack(),
-        "diverged": int(results.models["diverged"].sum()),
+        "diverged": int(results.models["diverged"].sum()) or "none",
         "n_preranks": len(PRERANKS),
     }
 
@@ -235,7 +241,7 @@ def further_of() -> dict[str, Any]:
             low=networks["value"].min(),
             high=networks["value"].max(),
             means=", ".join(f"{mean:.3f}" for mean in networks.groupby("initialisation")["value"].mean()),
-            correlation=float(np.corrcoef(scored["value"], scored["best_score"])[0, 1]),
+            correlation=f"{np.corrcoef(scored['value'], scored['best_score'])[0, 1]:.2f}".replace("-", "−"),
         ),
         "wq_alphabetical": other.mean(),
         "wq_alphabetical_error": other.sem(),

@@ -41,7 +41,7 @@ def null_figure(
                 several = n_targets[dataset] if prerank in _SEVERAL else 1
                 _null_range(ax, place[dataset], null, several)
             own = seeds[seeds["prerank"] == prerank]
-            means = own["dataset"].map({name: null.mean for name, null in nulls.items()})
+            means = own["dataset"].map({name: null.mean for name, null in nulls.items()}).astype(float)
             y = own["dataset"].map(place).to_numpy(dtype=float)
             ax.plot(own["value"] / means, y, "|", color=ORANGE, ms=7, mew=1.1, zorder=3)
             ratio = (own["value"] / means).groupby(own["dataset"]).mean()

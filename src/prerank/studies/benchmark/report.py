@@ -158,7 +158,8 @@ def _paper_tables(
     if protocol.evaluation == EXACT:
         tables |= _tests(results, cells, folder, files)
     short = short_table(results, protocol)
-    tables[short.title] = write_table(folder / "six_datasets", short, files)
+    if short is not None:
+        tables[short.title] = write_table(folder / "six_datasets", short, files)
     text = "The paper's tables, its own values in italics beneath ours where it has them, and those that it lacks."
     return Section(f"Tables, {_manner(protocol)}", text, tables=tables, absent=absent)
 
