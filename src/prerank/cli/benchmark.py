@@ -64,6 +64,9 @@ def benchmark(
         int | None, typer.Option(min=1, help="With dask: processes of the local cluster.", show_default="2")
     ] = None,
     initialisations: Annotated[int, typer.Option(min=1, help="Baselines for each seed, by other initial weights.")] = 1,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Fleets trained beside each other here; they may share a GPU.")
+    ] = 1,
     joint: Annotated[bool, typer.Option("--joint", help="Both protocols in one fleet: quicker on a GPU.")] = False,
     timing: Annotated[
         bool | None,
@@ -117,7 +120,7 @@ def benchmark(
             accept_licence=accept_licence,
             eval_rows=eval_rows,
         )
-        where = _executor(executor, scheduler, workers, device)
+        where = _executor(executor, scheduler, workers, device, processes)
         show = _Progress(console)
         with show:
             summary = run_benchmark(
@@ -137,10 +140,14 @@ def benchmark(
         raise typer.Exit(1)
 
 
-def _executor(name: ExecutorName, scheduler: str | None, workers: int | None, device: str) -> "Executor":
-    from prerank.studies.benchmark import InTurn, OnDask
+def _executor(
+    name: ExecutorName, scheduler: str | None, workers: int | None, device: str, processes: int
+) -> "Executor":
+    from prerank.studies.benchmark import Beside, InTurn, OnDask
 
     if name is ExecutorName.DASK:
+        if processes > 1:
+            raise ValueError("--processes is for training here; a cluster has --workers")
         if scheduler is not None and workers is not None:
             raise ValueError("--workers is for a local cluster; the scheduler's workers are its own")
         return OnDask(scheduler, workers or 2)  # its workers may have a device that is not here
@@ -148,7 +155,7 @@ def _executor(name: ExecutorName, scheduler: str | None, workers: int | None, de
         if value is not None:
             raise ValueError(f"{option} goes with --executor dask")
     device_called(device)
-    return InTurn()
+    return Beside(processes) if processes > 1 else InTurn()
 
 
 def _items(option: str, given: list[str] | None, kind: Callable[[str], object]) -> tuple[object, ...]:

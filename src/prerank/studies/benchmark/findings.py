@@ -156,6 +156,7 @@ def computing_table(results: Results) -> pd.DataFrame:
             "dataset": fleets["dataset"],
             "training": fleets["training"],
             "device": fleets["device"],
+            "sessions": fleets["sessions"].fillna(1).astype(int) if "sessions" in fleets else 1,
             "D": fleets["n_targets"],
             "n_train": fleets["n_train"],
             "models": fleets["n_models"],

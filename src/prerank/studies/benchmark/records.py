@@ -113,6 +113,7 @@ class Store:
                 getattr(result, table).to_parquet(partial / f"{table}.parquet", index=False)
             (partial / "fleet.json").write_text(json.dumps(result.about, indent=1) + "\n", encoding="utf-8")
         self.checkpoint(name).unlink(missing_ok=True)
+        sessions_of(self.checkpoint(name)).unlink(missing_ok=True)
         self._failure(name).unlink(missing_ok=True)
 
     def keep_timing(self, name: str, timing: dict[str, Any]) -> None:
@@ -125,6 +126,11 @@ class Store:
 
     def _failure(self, name: str) -> Path:
         return self.folder / "failures" / f"{name}.json"
+
+
+def sessions_of(checkpoint: Path) -> Path:
+    """The file that says where a fleet in training has been trained so far."""
+    return checkpoint.with_suffix(".sessions.json")
 
 
 def _write_json(path: Path, content: dict[str, Any], indent: int | None = None) -> None:

@@ -219,8 +219,11 @@ def _computing(results: Results) -> str:
         "A fleet trains all its models at once; seconds per model are its time divided by its models. Compiling kernels "
         "and capturing graphs, which come once for a number of targets and once for a size of the fleet, are included",
         "Training: the protocol of the penalised models of the fleet; none: baselines alone",
+        "Sessions: how often it was begun; a resumed fleet's seconds are those up to each checkpoint that it went on from",
         "Authors' ratio: their recorded minutes for one model (mean over pre-ranks, S = 100, their GPU) over ours",
     ]
+    if "processor" in results.fleets:
+        notes.append(f"Processors of the hosts: {'; '.join(sorted(results.fleets['processor'].dropna().unique()))}")
     text = markdown(frame_table(computing_table(results), "Fleets", _COMPUTING, notes))
     minutes = model_minutes(results)
     if minutes.empty:

@@ -1,5 +1,7 @@
 """What is done for one fleet: load and split the data, train all models, evaluate each of them under both protocols."""
 
+import json
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -22,11 +24,12 @@ from prerank.studies.benchmark.plan import (
     penalty_of,
     preranks_of,
 )
-from prerank.studies.benchmark.records import FleetResult
+from prerank.studies.benchmark.records import FleetResult, sessions_of
 from prerank.studies.evaluation import evaluate_both, exact_tests
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.published import published_pits
 from prerank.training import FitOptions, FittedFleet, Progress, Run, TrainingSet, fit
+from prerank.writing import whole_file
 
 _LEVELS = 50  # of the reliability curves that are kept
 
@@ -99,6 +102,7 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
     options = FitOptions(
         max_epochs=settings.max_epochs, checkpoint=checkpoint, checkpoint_seconds=settings.checkpoint_seconds
     )
+    sessions = _sessions(checkpoint, settings.device)
     fitted = fit(runs, data.train, options, progress)
     batches = -(-len(data.train[seeds[0]].x) // options.batch_size)
     about = {
@@ -117,12 +121,36 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
         "seconds": fitted.seconds,
         "ms_per_step": 1000 * fitted.seconds / max(1, fitted.steps),
         "peak_bytes": torch.cuda.max_memory_allocated(settings.device) if on_gpu else 0,
-        "device": device_name(settings.device),
+        "device": " and ".join(dict.fromkeys(session["device"] for session in sessions)),
+        "processor": " and ".join(dict.fromkeys(session["processor"] for session in sessions)),
+        "sessions": len(sessions),
         "dataset_status": data.status,
     }
     records, errors = _evaluate(fleet, fitted, data, settings)
     models = _models(fleet, fitted, batches, options.patience, errors)
     return FleetResult(about, models, records, _curves(fleet, fitted, data, settings, set(errors)))
+
+
+def _sessions(checkpoint: Path | None, device: str) -> list[dict[str, str]]:
+    """Where this fleet has been trained, this time last; noted beside its checkpoint, so that a resumed one knows."""
+    here = {"device": device_name(device), "processor": processor_name()}
+    if checkpoint is None:
+        return [here]
+    path = sessions_of(checkpoint)
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and checkpoint.exists() else []
+    with whole_file(path) as partial:
+        partial.write_text(json.dumps([*before, here]), encoding="utf-8")
+    return [*before, here]
+
+
+def processor_name() -> str:
+    """What the host's processor calls itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
 
 
 def device_name(device: str) -> str:
