@@ -60,7 +60,8 @@ def run_benchmark(
             failed += kept.failed
             state.note(fleet, kept.lost)
             on_fleet(state)
-        wanted = timings_of(grid, n_targets) if timing and isinstance(grid, Grid) else []
+        trained = {fleet.dataset: n_targets[fleet.dataset] for fleet in fleets if store.has_fleet(fleet.name)}
+        wanted = timings_of(grid, trained) if timing and isinstance(grid, Grid) else []
         state.timings = [run for run in wanted if not store.has_timing(run.name)]
         while state.timings:
             on_fleet(state)

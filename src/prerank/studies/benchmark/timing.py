@@ -31,13 +31,14 @@ class Timing:
 
 
 def timings_of(grid: Grid, n_targets: Mapping[str, int]) -> list[Timing]:
-    """The timing runs of a grid: its pre-ranks in its protocols with 100 and 1,000 draws.
+    """The timing runs of a grid on the datasets of `n_targets`: its pre-ranks in its protocols with 100 and 1,000 draws.
 
     A step takes batches of one size, so that datasets differ by their number of targets: the first of each is timed.
     """
     first: dict[int, str] = {}
     for dataset in grid.datasets:
-        first.setdefault(n_targets[dataset], dataset)
+        if dataset in n_targets:
+            first.setdefault(n_targets[dataset], dataset)
     return [
         Timing(dataset, prerank, n_draws, grid.seeds, training)
         for dataset in first.values()
