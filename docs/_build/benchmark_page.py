@@ -206,6 +206,7 @@ def computing_of(results: Results) -> dict[str, Any]:
         "per_model": exact["seconds per model"],
         "fleet_seconds": by_fleet["seconds"].unstack(),
         "authors": authors,
+        "minutes": by_cell(paper_minutes().query("n_draws == 100"), "minutes"),
         **{f"ratio_{name}": int(round(exact["authors' ratio"][name], -2)) for name in authors.index if name in exact.index},
         "step": {f"{d}.{p}.{n}": value for (d, p, n), value in timed.items()},
         "models_in": fleets.set_index(["dataset", "training"])["n_models"].unstack(),
