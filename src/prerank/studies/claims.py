@@ -3,10 +3,11 @@
 A cell is a mistake seen through a pre-rank, with its rejection rates. It is *seen* if the rate reaches 0.8 at a modest
 number of cases (800), *unseen* if at the largest number (10,000, the paper's) the rate stays within what a true
 forecast could show (the 99 % quantile of a binomial with probability 0.05) and is below one half for certain (95 %, as
-few repetitions may show little), and *seen late* in between. A claim that a mistake is detected is confirmed by seen, refuted by unseen, and depends on N otherwise; a claim of insensitivity the
-other way round. One refuted cell refutes a claim about all of them; a claim with "most" or "largely" in it is judged
-by the majority. "Typically less sensitive" is judged by the rejection rate averaged over all N: confirmed if it is lower
-by more than two standard errors for more than half of the mistakes.
+few repetitions may show little), and *seen late* in between. A claim that a mistake is detected is confirmed by seen,
+refuted by unseen, and depends on N otherwise; a claim of insensitivity the other way round. One refuted cell refutes a
+claim about all of them; a claim with "most" or "largely" in it is judged by the majority. "Typically less sensitive" is
+judged by the rejection rate averaged over all N: confirmed if it is lower by more than two standard errors for more than
+half of the mistakes.
 """
 
 from collections import Counter

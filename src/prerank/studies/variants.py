@@ -104,8 +104,8 @@ class PooledPCA:
 
     def given(self, view: View | Forecast) -> LinearProjection:
         view = view_of(view)
+        draws = view.draws("pooled directions", self.n_draws)  # made with gradients, which other uses of them need
         with torch.no_grad():
-            draws = view.draws("pooled directions", self.n_draws)
             share = draws.probabilities[..., None] / draws.members.shape[-3]
             centred = draws.members - (share * draws.members).sum((-3, -2), keepdim=True)
             directions = principal_directions(((share * centred).mT @ centred).sum(-3))[..., None, :, :]
