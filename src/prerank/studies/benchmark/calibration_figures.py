@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,9 +9,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from prerank.calibration import Band, PCENull
+from prerank.calibration import Band
 from prerank.reporting import BLUE, GREY, INK, ORANGE, PALE, new_figure, quiet_style
 from prerank.studies.benchmark.figures import heading
+from prerank.studies.benchmark.nulls import CalibratedRange
 from prerank.studies.benchmark.plan import NONE, PRERANKS
 from prerank.studies.benchmark.summaries import Protocol
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
@@ -20,28 +20,28 @@ from prerank.studies.protocols import AS_PUBLISHED, EXACT
 RELIABILITY_DATASETS = ("births2", "air", "blogdata", "house", "households")
 """The datasets whose reliability the paper shows."""
 
-_SEVERAL = ("marginal", "PCA")
-
 
 def null_figure(
-    protocol: Protocol, seeds: pd.DataFrame, nulls: Mapping[str, PCENull], n_targets: Mapping[str, int]
+    protocol: Protocol,
+    seeds: pd.DataFrame,
+    expected: Mapping[str, float],
+    ranges: Mapping[tuple[str, str], CalibratedRange],
 ) -> Figure:
     """Observed over expected PCE of every baseline, on one scale, with the range that chance gives a calibrated forecast.
 
-    `seeds` are the rows of `summaries.baseline`. A mean over several projections varies less than one of them: its range
-    lies between that of independent projections (dark) and of identical ones (pale).
+    `seeds` are the rows of `summaries.baseline`, `expected` PCEs by dataset, `ranges` by dataset and pre-rank. A mean over
+    several projections has a range between that of independent projections (dark) and of identical ones (pale).
     """
-    datasets = list(nulls)
+    datasets = list(expected)
     place = {name: position for position, name in enumerate(datasets)}
     with quiet_style():
         figure = new_figure(11.5, 1.7 + 0.27 * len(datasets))
         axes = figure.subplots(1, len(PRERANKS), sharex=True, sharey=True)
         for ax, prerank in zip(axes, PRERANKS, strict=True):
-            for dataset, null in nulls.items():
-                several = n_targets[dataset] if prerank in _SEVERAL else 1
-                _null_range(ax, place[dataset], null, several)
+            for dataset in datasets:
+                _null_range(ax, place[dataset], ranges[dataset, prerank])
             own = seeds[seeds["prerank"] == prerank]
-            means = own["dataset"].map({name: null.mean for name, null in nulls.items()}).astype(float)
+            means = own["dataset"].map(dict(expected)).astype(float)
             y = own["dataset"].map(place).to_numpy(dtype=float)
             ax.plot(own["value"] / means, y, "|", color=ORANGE, ms=7, mew=1.1, zorder=3)
             ratio = (own["value"] / means).groupby(own["dataset"]).mean()
@@ -72,15 +72,9 @@ def null_figure(
         return figure
 
 
-def _null_range(ax: Axes, place: int, null: PCENull, several: int) -> None:
-    """Between which multiples of the expected PCE 95 % of calibrated forecasts lie."""
-    low, high = (null.quantile(q) / null.mean for q in (0.025, 0.975))
-    if several > 1:
-        ax.barh(place, high - low, 0.8, left=low, color=GREY, alpha=0.3, lw=0)
-        drawn = np.asarray(null.sample)
-        rows = np.random.default_rng(0).choice(drawn, (4000, several)).mean(1) / null.mean
-        low, high = np.quantile(rows, [0.025, 0.975])
-    ax.barh(place, high - low, 0.8, left=low, color=GREY, alpha=0.75, lw=0)
+def _null_range(ax: Axes, place: int, calibrated: CalibratedRange) -> None:
+    for (low, high), alpha in ((calibrated.single, 0.3), (calibrated.mean, 0.75)):
+        ax.barh(place, high - low, 0.8, left=low, color=GREY, alpha=alpha, lw=0)
 
 
 def reliability_figure(protocol: Protocol, dataset: str, curves: pd.DataFrame, band: Band) -> Figure:

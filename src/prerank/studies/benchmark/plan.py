@@ -22,6 +22,9 @@ from prerank.training import PAPER_STRENGTHS, Penalty
 PRERANKS = ("marginal", "location", "scale", "dependency", "PCA", "HDR", "copula")
 """The paper's seven, by name and in the order of its tables."""
 
+SEVERAL = ("marginal", "PCA")
+"""Those with a projection for each target."""
+
 PROTOCOLS = (EXACT, AS_PUBLISHED)
 NONE = "none"
 TOGETHER = {"marginal + ALL": "marginal", "PCA + ALL": "PCA"}

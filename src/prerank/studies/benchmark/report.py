@@ -179,7 +179,8 @@ def _tests(results: Results, cells: dict[str, pd.DataFrame], folder: Path, files
         write_csv(folder / f"{name}_cells.csv", per_cell, files)
         title = f"{_LAYOUTS[name].title}: bias-corrected, and tests"
         note = (
-            "Bias-corrected PCE (mean over seeds), and p: twice the median p-value over seeds. Intervals are "
+            "Bias-corrected PCE (mean over seeds), and p: twice the median p-value over seeds, test rows taken for "
+            "independent (those of air and blogdata are series). Intervals are "
             f"per seed, in {name}_tests.csv"
         )
         table = cell_table(results, protocol, cells[name], title, show=with_test, expected=True)

@@ -9,9 +9,9 @@ from prerank.studies.benchmark.before_after import before_after_figure
 from prerank.studies.benchmark.calibration_figures import RELIABILITY_DATASETS, null_figure, reliability_figure
 from prerank.studies.benchmark.figures import reference_figure, story_figure, time_figure, trained_figure
 from prerank.studies.benchmark.findings import model_minutes, overstated, price
-from prerank.studies.benchmark.nulls import statistic_null
+from prerank.studies.benchmark.nulls import calibrated_range, statistic_null
 from prerank.studies.benchmark.paper_values import paper_table
-from prerank.studies.benchmark.plan import NONE
+from prerank.studies.benchmark.plan import NONE, PRERANKS, SEVERAL
 from prerank.studies.benchmark.records import Results
 from prerank.studies.benchmark.report_files import save_picture, write_csv
 from prerank.studies.benchmark.report_text import Picture, Section
@@ -118,11 +118,18 @@ def _baselines(
     ran = datasets_run(results)
     levels = save_picture(reference_figure(protocol, cells, list(ran.index)), folder / "reference-levels", files)
     nulls = {str(name): statistic_null(protocol, int(n)) for name, n in ran["n_test"].items()}
-    targets = {str(name): int(n) for name, n in ran["n_targets"].items()}
-    ranges = save_picture(null_figure(protocol, baseline(results, protocol), nulls, targets), folder / "nulls", files)
+    several = {name: int(ran["n_targets"][name]) for name in nulls}
+    ranges = {
+        (name, prerank): calibrated_range(null, several[name] if prerank in SEVERAL else 1)
+        for name, null in nulls.items()
+        for prerank in PRERANKS
+    }
+    expected = {name: null.mean for name, null in nulls.items()}
+    figure = null_figure(protocol, baseline(results, protocol), expected, ranges)
+    chance = save_picture(figure, folder / "nulls", files)
     return [
         Picture(levels, "How large is the PCE of a baseline beside the one expected under calibration?"),
-        Picture(ranges, "Is that more than chance? Baselines to the right of the grey range are miscalibrated."),
+        Picture(chance, "Is that more than chance? Baselines to the right of the grey range are miscalibrated."),
     ]
 
 
