@@ -12,7 +12,7 @@ from prerank.studies.benchmark.records import read_results
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "results" / "benchmark"
 FIELD = re.compile(r"\{[^{}]*\}")
-NUMBER = re.compile(r"(?<![\w.])\d[\d,.]*\d|(?<![\w.])\d")
+NUMBER = re.compile(r"(?<![\w.])\d(?:[\d,.]*\d)?(?!\w)")
 STATED = {
     "10": "the strength of the paper's tables",
     "1": "a strength",
