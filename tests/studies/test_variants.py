@@ -29,12 +29,14 @@ Y = LAW.ensemble(1, seed=1).members[:, 0]  # a true forecast: five equal compone
 @pytest.fixture(scope="module")
 def table():
     found = evaluation_table(Y, LAW, [Location(), Scale(), Copula()])
-    return found.set_index(["draws", "rank", "cases", "prerank"])["value"]
+    return found.set_index(["draws", "rank", "cases", "prerank"])["value"].sort_index()
 
 
 def test_one_end_of_the_evaluation_is_the_published_one(table):
     published = published_pce(Y, LAW, [Location(), Scale(), Copula()])
-    assert table["soft", "sigmoid", "per 256"].to_numpy() == pytest.approx(published.numpy(), rel=1e-5)
+    assert table["soft", "sigmoid", "per 256"][["location", "scale", "copula"]].to_numpy() == pytest.approx(
+        published.numpy(), rel=1e-5
+    )
 
 
 def test_only_soft_draws_call_a_true_forecast_miscalibrated(table):
