@@ -25,7 +25,7 @@ from prerank.studies.benchmark.paper_values import paper_minutes, paper_table
 from prerank.studies.benchmark.plan import PRERANKS
 from prerank.studies.benchmark.records import Results, read_results
 from prerank.studies.benchmark.report import at_selected_strengths
-from prerank.studies.benchmark.spread import baseline_networks
+from prerank.studies.benchmark.spread import against_spread, baseline_networks
 from prerank.studies.benchmark.summaries import (
     CELL,
     EXACT_PROTOCOL,
@@ -231,6 +231,7 @@ def further_of() -> dict[str, Any]:
         cells = " | ".join(f"{steps[(prerank, *way)]:.3f}" for way in ways.values())
         lines.append(f"| {prerank} | {cells} |")
     several = read_results(ROOT / "results" / "initialisations")
+    spread = against_spread(several)
     networks = baseline_networks(several).query("dataset == 'births1' and prerank == 'HDR'")
     scored = networks.merge(several.models.query("dataset == 'births1'"), on=["seed", "initialisation"])
     other = pd.read_csv(folder / "wq.alphabetical.csv").query("prerank == 'dependency' and draws == 'soft'")
@@ -243,6 +244,13 @@ def further_of() -> dict[str, Any]:
             high=networks["value"].max(),
             means=", ".join(f"{mean:.3f}" for mean in networks.groupby("initialisation")["value"].mean()),
             correlation=f"{np.corrcoef(scored['value'], scored['best_score'])[0, 1]:.2f}".replace("-", "−"),
+        ),
+        "spread": SimpleNamespace(
+            datasets=", ".join(spread["dataset"].unique()),
+            initialisations=int(spread["initialisations"].min()),
+            cells=len(spread),
+            share=int(spread["within 20 %"].sum()),
+            two=int(spread["within 2 deviations"].sum()),
         ),
         "wq_alphabetical": other.mean(),
         "wq_alphabetical_error": other.sem(),
