@@ -105,6 +105,14 @@ OTHERWISE = {
         "needs a GPU, and hours",
         "results/fleets",
     ),
+    "prerank benchmark --protocol none --initialisations 3 --out starts": How(
+        "prerank benchmark --datasets air --protocol none --initialisations 3 --out starts",
+        "trains for minutes",
+        works=False,
+    ),
+    "python benchmarks/ablation_evaluation.py --device cuda": How(None, "needs a GPU; see test_variants.py"),
+    "python benchmarks/ablation_training.py --device cuda": How(None, "needs a GPU; see test_variants.py"),
+    "python docs/_build/benchmark_page.py": How(None, "writes into the documentation; see test_benchmark_page.py"),
     "prerank benchmark --datasets households,air --preranks PCA,HDR --strengths 1,10 --seeds 0,42 --out part": How(
         "prerank benchmark --datasets households,air --preranks PCA,HDR --strengths 1,10 --seeds 0,42 --out part",
         "downloads, and trains for minutes",

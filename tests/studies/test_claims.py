@@ -56,6 +56,14 @@ def test_detection_and_insensitivity_are_judged_the_other_way_round(rates, sees)
     assert verdict(Claim("", "", "simulation-1", "location", ("mean +0.5",), detects=False), table) == opposite
 
 
+def test_three_rejections_in_ten_are_not_unseen():
+    """Within what a true forecast could show in ten data sets, and yet no sign that the mistake stays hidden."""
+    few = records({("a", "location"): (0.05, 0.06, 0.3)}).assign(repetitions=10)
+    blind = Claim("", "", "simulation-1", "location", ("a",), detects=False)
+    assert verdict(blind, few) == "depends on N"
+    assert verdict(blind, records({("a", "location"): (0.05, 0.06, 0.0)}).assign(repetitions=10)) == "confirmed"
+
+
 def test_one_counterexample_refutes_all_but_not_most():
     table = records({("a", "HDR"): SEEN, ("b", "HDR"): SEEN, ("c", "HDR"): UNSEEN})
     assert verdict(Claim("", "", "simulation-1", "HDR", ("a", "b", "c")), table) == "refuted"

@@ -1,11 +1,16 @@
 """Nothing random but the seed: the same seed gives the same models, and the caller's generator is left alone."""
 
+import pytest
 import torch
 
 from prerank.calibration import Copula, Scale
 from prerank.randomness import key, normals_of_step
 from prerank.training import EnergyScore, PreRankPenalty, Run, fit
 from prerank.training.batches import Batches
+from prerank.training.fleet import Architecture, new_fleet
+
+STORED_FIRST = [-0.3945762515068054, -0.4854079484939575, 0.1705545037984848, -0.09500590711832047]
+STORED_SUM = 2.9431268237531185
 
 
 def test_the_same_seed_trains_the_same_model_and_another_another(tiny, small):
@@ -17,6 +22,33 @@ def test_the_same_seed_trains_the_same_model_and_another_another(tiny, small):
         assert torch.equal(one, two)
         assert torch.equal(one[0], one[1])
         assert not torch.equal(one[0], one[2])
+
+
+def test_initialisation_zero_has_the_weights_of_the_seed_alone():
+    """Stored values: no release may change where a seed starts."""
+    architecture, single = Architecture(3, 2, 2, (4,)), torch.float32
+    weights = new_fleet([Run(42), Run(42, initialisation=0)], architecture, single, torch.device("cpu")).weights
+    assert torch.equal(weights[0][0], weights[0][1])
+    assert weights[0][0, 0].tolist() == STORED_FIRST
+    assert float(weights[-1][0].double().abs().sum()) == STORED_SUM
+
+
+def test_another_initialisation_changes_the_first_weights_and_nothing_else(tiny, small):
+    runs = [Run(3), Run(3, initialisation=1), Run(3, initialisation=2)]
+    start = new_fleet(runs, Architecture(3, 2), torch.float32, torch.device("cpu")).weights[0]
+    assert not torch.equal(start[0], start[1])
+    assert not torch.equal(start[1], start[2])
+    assert len({run.seed for run in runs}) == 1  # one set of data, one order of batches
+    fitted = fit(runs, tiny(), small())
+    alone = fit([runs[2]], tiny(), small())
+    for together, single in zip(fitted.weights, alone.weights, strict=True):
+        assert torch.equal(together[2], single[0])
+        assert not torch.equal(together[0], together[2])
+
+
+def test_a_negative_initialisation_is_refused():
+    with pytest.raises(ValueError, match="initialisation=-1: initialisations are numbered from 0"):
+        Run(0, initialisation=-1)
 
 
 def test_the_global_generator_is_left_as_it_was(tiny, small):

@@ -63,6 +63,10 @@ def benchmark(
     workers: Annotated[
         int | None, typer.Option(min=1, help="With dask: processes of the local cluster.", show_default="2")
     ] = None,
+    initialisations: Annotated[int, typer.Option(min=1, help="Baselines for each seed, by other initial weights.")] = 1,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Fleets trained beside each other here; they may share a GPU.")
+    ] = 1,
     joint: Annotated[bool, typer.Option("--joint", help="Both protocols in one fleet: quicker on a GPU.")] = False,
     timing: Annotated[
         bool | None,
@@ -107,7 +111,7 @@ def benchmark(
         chosen = (QUICK if quick else {}) | {name: value for name, value in asked.items() if value}
         if "datasets" not in chosen:
             chosen["datasets"] = available_locally(accept_licence)
-        grid = Grid(**chosen, protocols=names[protocol], joint=joint)  # type: ignore[arg-type]
+        grid = Grid(**chosen, protocols=names[protocol], joint=joint, initialisations=initialisations)  # type: ignore[arg-type]
         settings = Settings(
             device,
             n_replicates=replicates or (QUICK_REPLICATES if quick else 999),
@@ -116,7 +120,7 @@ def benchmark(
             accept_licence=accept_licence,
             eval_rows=eval_rows,
         )
-        where = _executor(executor, scheduler, workers, device)
+        where = _executor(executor, scheduler, workers, device, processes)
         show = _Progress(console)
         with show:
             summary = run_benchmark(
@@ -136,10 +140,14 @@ def benchmark(
         raise typer.Exit(1)
 
 
-def _executor(name: ExecutorName, scheduler: str | None, workers: int | None, device: str) -> "Executor":
-    from prerank.studies.benchmark import InTurn, OnDask
+def _executor(
+    name: ExecutorName, scheduler: str | None, workers: int | None, device: str, processes: int
+) -> "Executor":
+    from prerank.studies.benchmark import Beside, InTurn, OnDask
 
     if name is ExecutorName.DASK:
+        if processes > 1:
+            raise ValueError("--processes is for training here; a cluster has --workers")
         if scheduler is not None and workers is not None:
             raise ValueError("--workers is for a local cluster; the scheduler's workers are its own")
         return OnDask(scheduler, workers or 2)  # its workers may have a device that is not here
@@ -147,7 +155,7 @@ def _executor(name: ExecutorName, scheduler: str | None, workers: int | None, de
         if value is not None:
             raise ValueError(f"{option} goes with --executor dask")
     device_called(device)
-    return InTurn()
+    return Beside(processes) if processes > 1 else InTurn()
 
 
 def _items(option: str, given: list[str] | None, kind: Callable[[str], object]) -> tuple[object, ...]:

@@ -2,11 +2,12 @@
 
 A cell is a mistake seen through a pre-rank, with its rejection rates. It is *seen* if the rate reaches 0.8 at a modest
 number of cases (800), *unseen* if at the largest number (10,000, the paper's) the rate stays within what a true
-forecast could show (the 99 % quantile of a binomial with probability 0.05), and *seen late* in between. A claim that a
-mistake is detected is confirmed by seen, refuted by unseen, and depends on N otherwise; a claim of insensitivity the
-other way round. One refuted cell refutes a claim about all of them; a claim with "most" or "largely" in it is judged
-by the majority. "Typically less sensitive" is judged by the rejection rate averaged over all N: confirmed if it is lower
-by more than two standard errors for more than half of the mistakes.
+forecast could show (the 99 % quantile of a binomial with probability 0.05) and is below one half for certain (95 %, as
+few repetitions may show little), and *seen late* in between. A claim that a mistake is detected is confirmed by seen,
+refuted by unseen, and depends on N otherwise; a claim of insensitivity the other way round. One refuted cell refutes a
+claim about all of them; a claim with "most" or "largely" in it is judged by the majority. "Typically less sensitive" is
+judged by the rejection rate averaged over all N: confirmed if it is lower by more than two standard errors for more than
+half of the mistakes.
 """
 
 from collections import Counter
@@ -255,9 +256,10 @@ def sight(cell: pd.DataFrame) -> Verdict:
     modest = cell[cell["n_cases"] <= MODEST]
     if len(modest) and modest["rejection_rate"].iloc[-1] >= ENOUGH:
         return Verdict.CONFIRMED
-    last = cell.iloc[-1]
-    by_chance = stats.binom.ppf(0.99, int(last["repetitions"]), LEVEL) / int(last["repetitions"])
-    return Verdict.REFUTED if last["rejection_rate"] <= by_chance else Verdict.DEPENDS
+    rate, repetitions = float(cell["rejection_rate"].iloc[-1]), int(cell["repetitions"].iloc[-1])
+    by_chance = stats.binom.ppf(0.99, repetitions, LEVEL) / repetitions
+    at_most = stats.beta.ppf(0.95, rate * repetitions + 1, max(repetitions * (1 - rate), 1e-9))
+    return Verdict.REFUTED if rate <= by_chance and at_most < 0.5 else Verdict.DEPENDS
 
 
 _OPPOSITE = {

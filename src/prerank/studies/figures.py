@@ -5,13 +5,31 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from prerank.reporting import HistogramPanel, heatmap, histogram_grid, new_figure, quiet_style
+from prerank.reporting import INK, HistogramPanel, heatmap, histogram_grid, new_figure, quiet_style
 from prerank.studies.power import cases_needed
+from prerank.studies.scenarios import (
+    ANISOTROPY,
+    FLIP,
+    MEANS,
+    RANGES,
+    SCRAMBLE,
+    STRUCTURE,
+    VARIANCES,
+    WELL_SPECIFIED,
+    Form,
+)
 from prerank.studies.simulation import SimulationResult, histogram_band
 
 PAGE_WIDTH = 7.0  # inches
+_CUT = 3.0  # multiples of the uniform height, above which bars are cut
+_IN_PAPER = {
+    "simulation-1": {WELL_SPECIFIED, *MEANS, *VARIANCES, *RANGES, SCRAMBLE, STRUCTURE},
+    "simulation-2": {WELL_SPECIFIED, MEANS[0], VARIANCES[0], RANGES[0], ANISOTROPY, FLIP, STRUCTURE},
+}
+"""The mistakes whose histograms the paper shows."""
 _SHORT = {"PCA, known law": "PCA,\nknown law", "random directions": "random\ndirections"}
 
 
@@ -30,11 +48,27 @@ def simulation_figure(
         [_panel(counts.loc[(scenario, prerank)], tests.loc[(scenario, prerank)]) for prerank in columns]
         for scenario in scenarios
     ]
+    first = tests.groupby(level="scenario", sort=False).first()
+    labels = [name if _shown_in_paper(first.loc[name]) else f"{name} †" for name in scenarios]
     with quiet_style():
-        figure = new_figure(PAGE_WIDTH, 1.0 + 0.5 * len(scenarios))
+        figure = new_figure(PAGE_WIDTH, 1.1 + 0.5 * len(scenarios))
         sizes = f"{n_cases:,} cases, {n_members} members; several projections are a line each"
-        subtitle = f"{title}, {protocol}\n{sizes}"
-        return histogram_grid(figure, panels, scenarios, columns, subtitle)
+        subtitle = f"{title}, {protocol}\n{sizes}\n† not in the paper; triangles: cut at {_CUT:g} times uniform"
+        histogram_grid(figure, panels, labels, columns, subtitle)
+        for ax, panel in zip(figure.axes, (panel for row in panels for panel in row), strict=True):
+            _mark_cuts(ax, panel)
+        return figure
+
+
+def _shown_in_paper(test: pd.Series) -> bool:
+    return test["form"] == Form.PAPER.value and test["error"] in _IN_PAPER.get(test["simulation"], {test["error"]})
+
+
+def _mark_cuts(ax: Axes, panel: HistogramPanel) -> None:
+    """A triangle on every bin that is higher than the panel."""
+    (cut,) = (panel.heights.max(0) > _CUT).nonzero()
+    centres = (cut + 0.5) / panel.heights.shape[1]
+    ax.plot(centres, [_CUT] * len(cut), "^", color=INK, ms=2.4, mew=0, clip_on=False)
 
 
 def _panel(counts: pd.DataFrame, test: pd.Series) -> HistogramPanel:

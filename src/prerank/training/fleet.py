@@ -22,24 +22,36 @@ from prerank.models import (
     mixture_from,
     perceptron,
 )
+from prerank.randomness import key
 from prerank.training.terms import Penalty, require_penalty
 
 
 @dataclass(frozen=True)
 class Run:
-    """One model of a fleet: its seed (split, initialisation, batches, draws), its penalty and the penalty's strength."""
+    """One model of a fleet: its seed (split, initialisation, batches, draws), its penalty and the penalty's strength.
+
+    Models of one seed start from the same weights unless they differ in `initialisation`, which changes nothing else.
+    """
 
     seed: int = 0
     penalty: Penalty | None = None
     strength: float = 0.0
+    initialisation: int = 0
 
     def __post_init__(self) -> None:
+        if self.initialisation < 0:
+            raise ValueError(f"initialisation={self.initialisation}: initialisations are numbered from 0")
         if not 0 <= self.strength < math.inf:
             raise ValueError(f"strength={self.strength}: a penalty's strength is zero or more, and finite")
         if self.penalty is not None:
             require_penalty(self.penalty)
         if self.penalty is None and self.strength > 0:
             raise ValueError(f"strength={self.strength} without a penalty; pass PreRankPenalty(...) or leave it out")
+
+    @property
+    def weight_seed(self) -> int:
+        """What the initial weights are drawn by: the seed, or for another initialisation a key of both."""
+        return key(self.seed, "another initialisation", self.initialisation) if self.initialisation else self.seed
 
     @property
     def effective_penalty(self) -> Penalty | None:
@@ -163,11 +175,11 @@ def _first_weights(
     device: torch.device,
     references: Mapping[int, LinearGaussian] | None,
 ) -> list[Tensor]:
-    n_components, hidden, seeds = architecture.n_components, architecture.hidden, [run.seed for run in runs]
+    n_components, hidden, seeds = architecture.n_components, architecture.hidden, [run.weight_seed for run in runs]
     if architecture.anchored:
         if references is None:
             raise ValueError("an anchored network starts at a reference; give one for every seed")
-        own = [references[seed] for seed in seeds]
+        own = [references[run.seed] for run in runs]
         kind = architecture.common_correlations, architecture.floor
         return anchored_weights(own, n_components, hidden, seeds, *kind, dtype, device)
     network = MixtureNetwork(

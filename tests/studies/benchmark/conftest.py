@@ -40,7 +40,7 @@ def make_results(
         for training, penalty, strength in grid:
             for seed in seeds:
                 label = {"dataset": dataset, "training": training, "penalty": penalty}
-                label |= {"strength": strength, "seed": seed}
+                label |= {"strength": strength, "seed": seed, "initialisation": 0}
                 models.append(
                     label | {"best_epoch": 50, "best_score": 1.0, "steps": 4000, "diverged": False, "error": ""}
                 )

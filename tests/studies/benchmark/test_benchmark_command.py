@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from prerank.cli import benchmark as command
 from prerank.cli.main import app
 from prerank.data import Bimodal, DataError, load
-from prerank.studies.benchmark import run as runner
+from prerank.studies.benchmark import executors
 from prerank.studies.benchmark import work as working
 from prerank.studies.benchmark.plan import PRERANKS, TOGETHER
 from prerank.studies.benchmark.records import read_results
@@ -97,6 +97,7 @@ def test_the_quick_run_repeats_nothing(quick, monkeypatch):
         (["--device", "toaster"], "there is no device called 'toaster'"),
         (["--workers", "3"], "--workers goes with --executor dask"),
         (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler goes with --executor dask"),
+        (["--executor", "dask", "--processes", "2"], "--processes is for training here; a cluster has --workers"),
     ],
     ids=str,
 )
@@ -129,7 +130,7 @@ def test_explicit_options_win_over_quick(tmp_path, monkeypatch):
         seen.append(settings)
         raise RuntimeError("seen enough")
 
-    monkeypatch.setattr(runner, "work", noted)
+    monkeypatch.setattr(executors, "work", noted)
     run("--quick", "--out", tmp_path / "a")
     run("--quick", "--max-epochs", 7, "--replicates", 19, "--out", tmp_path / "b")
     assert [(settings.max_epochs, settings.n_replicates) for settings in seen[::2]] == [(5, 99), (7, 19)]
@@ -147,7 +148,7 @@ def test_a_dataset_that_cannot_be_loaded_fails_alone_and_is_tried_again(tmp_path
         return Bimodal().table(120, seed=0)
 
     monkeypatch.setattr(working, "load", loaded)
-    arguments = ("--datasets", "bimodal,diabetes", *SMALL, "--out", tmp_path)
+    arguments = ("--datasets", "bimodal,diabetes", *SMALL, "--no-timing", "--out", tmp_path)
     first = run(*arguments)
     assert first.exit_code == 1
     assert "bimodal.exact failed" in first.output
@@ -195,7 +196,7 @@ def test_an_interruption_says_how_to_go_on(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, "work", interrupted)
+    monkeypatch.setattr(executors, "work", interrupted)
     outcome = run("--quick", "--out", tmp_path)
     assert outcome.exit_code == 130
     assert "The same command goes on" in outcome.output

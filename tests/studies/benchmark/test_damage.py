@@ -110,4 +110,4 @@ def test_shares_of_nothing_have_their_columns(elsewhere):
     compared = compare(elsewhere, {"pce_baseline": elsewhere.records[["dataset", "prerank", "value"]]})
     assert compared.empty
     assert list(shares(compared).columns)[:4] == ["table", "data", "criterion", "cells"]
-    assert must_know(elsewhere, compared)[2].startswith("**Agreement with the paper: unknown**")
+    assert must_know(elsewhere, compared)[3].startswith("**Agreement with the paper: unknown**")

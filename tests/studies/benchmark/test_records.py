@@ -11,10 +11,12 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
+from prerank.studies.benchmark import executors
 from prerank.studies.benchmark import run as runner
 from prerank.studies.benchmark.plan import Grid
 from prerank.studies.benchmark.records import FleetResult, Store, read_results
 from prerank.studies.benchmark.run import State, run_benchmark, shape_of
+from prerank.studies.benchmark.timing import timings_of
 from prerank.studies.benchmark.work import Settings
 
 GRID = Grid(("diabetes", "bimodal"), preranks=("location", "PCA"), strengths=(1.0, 10.0), seeds=(0, 42))
@@ -42,7 +44,7 @@ def invented(fleet, *_) -> FleetResult:
 
 @pytest.fixture(autouse=True)
 def no_training(monkeypatch):
-    monkeypatch.setattr(runner, "work", invented)
+    monkeypatch.setattr(executors, "work", invented)
 
 
 @pytest.fixture
@@ -64,7 +66,9 @@ def test_every_cell_of_the_grid_is_there_once(folder):
         for model in fleet.models
     }
     cells = list(
-        results.models[["dataset", "training", "penalty", "strength", "seed"]].itertuples(index=False, name=None)
+        results.models[["dataset", "training", "penalty", "strength", "seed", "initialisation"]].itertuples(
+            index=False, name=None
+        )
     )
     assert len(cells) == len(wanted) == 36
     assert set(cells) == wanted
@@ -175,19 +179,28 @@ def test_timing_runs_are_kept_and_their_failures_told(tmp_path, monkeypatch):
     told = []
 
     def timed(timing, settings):
-        if timing.name == "households.HDR.1000":
+        if timing.name == "households.exact.HDR.1000":
             raise RuntimeError("out of memory")
         return vars(timing) | {"ms_per_step": 1.0}
 
     monkeypatch.setattr(runner, "time_steps", timed)
     grid = Grid(("households",), protocols=("exact",))
     summary = run_benchmark(grid, tmp_path, on_fleet=lambda state: told.append(len(state.timings)))
-    assert summary.failed == [("households.HDR.1000", "RuntimeError: out of memory")]
-    assert told == [0, 0, *range(11, 0, -1)]  # seven pre-ranks, four of them with 1,000 draws too
-    assert len(read_results(tmp_path).timings) == 10
+    assert summary.failed == [("households.exact.HDR.1000", "RuntimeError: out of memory")]
+    assert told == [0, 0, *range(14, 0, -1)]  # seven pre-ranks, with 100 draws and with 1,000
+    assert len(read_results(tmp_path).timings) == 13
     monkeypatch.setattr(runner, "time_steps", lambda timing, settings: vars(timing) | {"ms_per_step": 1.0})
     assert run_benchmark(grid, tmp_path).failed == []
-    assert len(read_results(tmp_path).timings) == 11
+    assert len(read_results(tmp_path).timings) == 14
+
+
+def test_steps_are_timed_once_for_each_number_of_targets_in_every_protocol():
+    targets = {"households": 4, "births2": 4, "bio": 2}
+    runs = timings_of(Grid(tuple(targets)), targets)
+    assert {run.dataset for run in runs} == {"households", "bio"}
+    assert len(runs) == 2 * (7 + 7) + 2 * (6 + 7)  # two targets have a dependency only as published
+    assert len({run.name for run in runs}) == len(runs)
+    assert {run.n_draws for run in runs if run.prerank == "marginal"} == {100, 1000}
 
 
 def test_time_left_is_unknown_first_and_then_a_range(monkeypatch):

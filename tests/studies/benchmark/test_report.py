@@ -17,7 +17,7 @@ LINK = re.compile(r"\]\(([^)]+)\)")
 def test_the_figures_are_rendered(make, tmp_path):
     files = write_report(make(["house"], seeds=(0, 1), strengths=(10.0,)), tmp_path)
     pictures = [file for file in files if file.suffix == ".png"]
-    assert len(pictures) == 1 + 2 * (2 + 7 + 1 + 1)
+    assert len(pictures) == 2 + 2 * (2 + 2 + 1 + 1)
     assert all(file.stat().st_size > 10_000 for file in pictures)
 
 
@@ -33,7 +33,7 @@ def quick():
         return files
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("prerank.studies.benchmark.report.save_figure", touch)
+        patch.setattr("prerank.studies.benchmark.report_files.save_figure", touch)
         patch.setattr("matplotlib.figure.Figure.draw_without_rendering", lambda figure: None)
         yield
 
@@ -68,17 +68,25 @@ class TestWhole:
         assert len(tests) == 20 * 3
         assert {"low", "high", "p_value", "corrected", "null_level"} <= set(tests.columns)
 
-    def test_the_three_numbers_come_first(self, written):
+    def test_the_numbers_one_must_know_come_first(self, written):
         _, files = written
         lines = files[0].read_text(encoding="utf-8").splitlines()
-        assert [text[:2] for text in lines[2:5]] == ["1.", "2.", "3."]
+        assert [text[:2] for text in lines[2:6]] == ["1.", "2.", "3.", "4."]
         assert "of 20" in lines[2]
 
-    def test_failures_and_absent_figures_are_named(self, written):
+    def test_failures_are_named_and_nothing_is_missed_that_was_not_run(self, written):
         _, files = written
         text = files[0].read_text(encoding="utf-8")
         assert "taxi.exact: out of memory" in text
-        assert "reliability of births2" in text
+        assert "Not made" not in text
+        assert "births2" not in text.replace("have not births1, births2", "")
+
+    def test_every_picture_has_a_caption(self, written):
+        _, files = written
+        lines = files[0].read_text(encoding="utf-8").splitlines()
+        pictures = [place for place, text in enumerate(lines) if text.startswith("![")]
+        assert len(pictures) == sum(file.suffix == ".png" for file in files)
+        assert all(lines[place + 2].startswith("*") and lines[place + 2].endswith("*") for place in pictures)
 
 
 @pytest.mark.usefixtures("quick")

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import active_children
 from shlex import split
 from threading import Thread
 
@@ -15,9 +16,11 @@ from typer.testing import CliRunner
 
 from prerank.cli.main import app
 from prerank.studies.benchmark import run as runner
+from prerank.studies.benchmark.ahead import compile_kernels, kinds_of
+from prerank.studies.benchmark.executors import Beside, OnDask
 from prerank.studies.benchmark.plan import Grid
 from prerank.studies.benchmark.records import read_results
-from prerank.studies.benchmark.run import OnDask, run_benchmark
+from prerank.studies.benchmark.run import run_benchmark
 from prerank.studies.benchmark.work import Settings
 
 GRID = Grid(("diabetes",), preranks=("location",), strengths=(10.0,), seeds=(0,))
@@ -26,7 +29,7 @@ ARGUMENTS = split(
     "benchmark --datasets diabetes --preranks location --strengths 10 --seeds 0 --max-epochs 40 --replicates 19 "
     "--checkpoint-seconds 0.05"
 )
-TIMES = ["seconds", "ms_per_step"]
+TIMES = ["seconds", "ms_per_step", "sessions"]
 LIMIT = 120  # seconds after which a test gives up waiting
 
 
@@ -74,13 +77,48 @@ def test_killed_three_times_it_ends_the_same(uninterrupted, tmp_path):
     last = subprocess.run(command, env=alone, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert last.returncode == 0, last.stdout + last.stderr
     assert_same(tmp_path, results)
+    assert read_results(tmp_path).fleets["sessions"].max() == 1 + sum(in_training)
+
+
+@pytest.mark.slow
+def test_fleets_beside_each_other_end_the_same_when_a_process_dies(uninterrupted, tmp_path):
+    """Two processes; the one that writes the first checkpoint is killed, and all begin again from theirs."""
+    killed = []
+
+    def kill():
+        wait_for(lambda: list(tmp_path.glob("checkpoints/*.safetensors")))
+        children = active_children()
+        os.kill(children[0].pid, signal.SIGKILL)
+        killed.append(children)
+
+    assassin = Thread(target=kill)
+    assassin.start()
+    summary = run_benchmark(GRID, tmp_path, SETTINGS, Beside(2))
+    assassin.join()
+    assert len(killed[0]) == 2
+    assert summary == (2, 0, [])
+    assert_same(tmp_path, uninterrupted[0])
+
+
+def test_fewer_than_one_process_is_refused():
+    with pytest.raises(ValueError, match="0 processes: at least one is needed"):
+        Beside(0)
+
+
+def test_kernels_are_compiled_once_for_each_number_of_targets_and_set_of_penalties():
+    grid = Grid(("diabetes", "bimodal"), preranks=("location", "copula"), strengths=(1.0, 10.0), seeds=(0,))
+    fleets = list(grid.fleets({"diabetes": 3, "bimodal": 2}))
+    kinds = kinds_of([*fleets, *fleets])
+    assert [kind.n_targets for kind in kinds] == sorted((kind.n_targets for kind in kinds), reverse=True)
+    assert len(kinds) == 4  # two datasets that differ in targets, two protocols
+    assert compile_kernels(kinds[-1], Settings(n_draws=20)) == 3  # a baseline and two penalties
 
 
 @pytest.fixture(scope="module")
 def cluster():
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as local:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as local:
         yield local
 
 
@@ -99,16 +137,17 @@ def test_a_cluster_gives_the_same_and_writes_through_one_process(uninterrupted, 
 
 @pytest.mark.slow
 def test_a_worker_that_dies_in_training_changes_nothing(uninterrupted, cluster, tmp_path):
-    """Its nanny starts another, which picks the checkpoint up."""
+    """One of two is killed in the middle of its fleet; the other, or its successor, picks the checkpoint up."""
     from distributed import Client
 
     with Client(cluster) as client:
-        (doomed,) = client.run(os.getpid).values()
-    checkpoint = tmp_path / "checkpoints" / "diabetes.as-published.safetensors"
+        doomed, other = client.run(os.getpid).values()
+    assert doomed != other
+    checkpoints = tmp_path / "checkpoints"
     killed = []
 
     def kill():
-        wait_for(checkpoint.exists)
+        wait_for(lambda: len(list(checkpoints.glob("*.safetensors"))) == 2)  # both are in training
         os.kill(doomed, signal.SIGKILL)
         killed.append(doomed)
 
@@ -133,6 +172,16 @@ def test_a_cluster_of_its_own_reports_what_fails_in_a_worker(tmp_path, monkeypat
     assert (summary.finished, name) == (0, "meps19.exact")
     assert error.startswith("LicenceError: 'meps19' may be used only by those who accept")
     assert not (tmp_path / "results" / "fleets").exists()
+
+
+@pytest.mark.slow
+def test_a_scheduler_without_workers_is_refused_after_the_stated_time(tmp_path):
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as empty:
+        waiting = OnDask(empty.scheduler_address, wait_seconds=0.5)
+        with pytest.raises(ValueError, match=r"has had no worker for 0\.5 s; start one"):
+            run_benchmark(GRID, tmp_path, SETTINGS, waiting)
 
 
 def test_a_scheduler_that_does_not_answer_is_refused(tmp_path):

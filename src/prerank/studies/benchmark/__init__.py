@@ -5,18 +5,20 @@ from typing import TYPE_CHECKING
 from prerank.lazy import public_names
 
 if TYPE_CHECKING:
+    from prerank.studies.benchmark.executors import Beside, Executor, InTurn, OnDask
     from prerank.studies.benchmark.plan import AS_PUBLISHED, EXACT, Grid
     from prerank.studies.benchmark.report import report_folder
-    from prerank.studies.benchmark.run import Executor, InTurn, OnDask, State, Summary, run_benchmark
+    from prerank.studies.benchmark.run import State, Summary, run_benchmark
     from prerank.studies.benchmark.work import Settings
 
 _HOMES = {
     "AS_PUBLISHED": "plan",
     "EXACT": "plan",
-    "Executor": "run",
+    "Beside": "executors",
+    "Executor": "executors",
     "Grid": "plan",
-    "InTurn": "run",
-    "OnDask": "run",
+    "InTurn": "executors",
+    "OnDask": "executors",
     "Settings": "work",
     "State": "run",
     "Summary": "run",

@@ -15,8 +15,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from prerank.reporting import BLUE, CYCLE, GREY, INK, ORANGE, PALE, new_figure, quiet_style
-from prerank.studies.benchmark.plan import NONE, PRERANKS
-from prerank.studies.benchmark.summaries import Protocol
+from prerank.studies.benchmark.plan import PRERANKS
+from prerank.studies.benchmark.summaries import CELL, Protocol
 from prerank.studies.protocols import AS_PUBLISHED
 
 MARKERS = dict(zip(PRERANKS, ("o", "s", "^", "D", "v", "P", "X"), strict=True))
@@ -33,81 +33,6 @@ def heading(figure: Figure, title: str, subtitle: str) -> None:
     """A bold title and a plain line under it, to the left."""
     figure.suptitle(f"{title}\n", x=0.01, ha="left", fontsize=10.5, fontweight="bold")
     figure.text(0.01, 0.985 - 0.19 / figure.get_figheight(), subtitle, fontsize=8.5, ha="left", va="top")
-
-
-def before_after_figure(
-    protocol: Protocol, before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame], expected: float
-) -> Figure:
-    """Box plots over datasets of PCE, NLL and energy score by pre-rank; `before` and `after` are cells by metric."""
-    with quiet_style():
-        figure = new_figure(10.5, 3.7)
-        axes = figure.subplots(1, 3)
-        pairs = [("pce", "PCE"), ("nll", "NLL"), ("energy score", "energy score")]
-        for ax, (metric, label) in zip(axes, pairs, strict=True):
-            own_baseline = metric == "pce"
-            columns = PRERANKS if own_baseline else (NONE, *PRERANKS)
-            width = 0.34 if own_baseline else 0.5
-            for place, name in enumerate(columns):
-                left, right = (place - 0.2, place + 0.2) if own_baseline else (place, place)
-                _box(ax, before[metric], name, left, width, ORANGE, protocol)
-                _box(ax, after[metric], name, right, width, BLUE, protocol)
-            ax.set_xticks(range(len(columns)), columns, rotation=40, ha="right", rotation_mode="anchor")
-            ax.set_title(label)
-            ax.tick_params(axis="x", length=0)
-        axes[0].axhline(expected, color=GREY, lw=0.9, ls=(0, (4, 2)), zorder=0)
-        wide = _widen(axes[1], pd.concat([before["nll"]["value"], after["nll"]["value"]]))
-        for ax, metric in ((axes[0], "pce"), (axes[2], "energy score")):
-            ax.set_ylim(0.0, 1.06 * max(before[metric]["value"].max(), after[metric]["value"].max()))
-        hatch = hatch_of(protocol)
-        handles = [
-            Patch(facecolor=ORANGE, alpha=0.55, hatch=hatch, edgecolor=INK, label="before: no penalty"),
-            Patch(facecolor=BLUE, alpha=0.55, hatch=hatch, edgecolor=INK, label="after: strength 10, own pre-rank"),
-            Line2D(
-                [], [], color=GREY, lw=0.9, ls=(0, (4, 2)), label="PCE expected under calibration (mean over datasets)"
-            ),
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=3)
-        n_datasets = before["pce"]["dataset"].nunique()
-        how = "exactly" if hatch is None else "as published"
-        heading(
-            figure,
-            f"Before and after the penalty, trained and evaluated {how}",
-            f"Boxes over datasets (dots, {n_datasets} in all), each a mean over seeds{wide}",
-        )
-        return figure
-
-
-def _widen(ax: Axes, values: pd.Series) -> str:
-    """Make room for values of several orders of magnitude, negative ones too; what to say about it."""
-    if values.abs().max() <= 10:
-        return ""
-    ax.set_yscale("symlog", linthresh=2.0)
-    ax.set_yticks([-20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50, 100, 1e3, 1e4, 1e6, 1e9])
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-    ax.set_ylim(min(1.3 * values.min(), -0.3), 1.3 * values.max())
-    return "; NLL on a scale that is linear up to ±2"
-
-
-def _box(
-    ax: Axes, cells: pd.DataFrame, prerank: str, place: float, width: float, colour: str, protocol: Protocol
-) -> None:
-    values = cells.loc[cells["prerank"] == prerank, "value"].to_numpy()
-    if not len(values):
-        return
-    ax.boxplot(
-        [values],
-        positions=[place],
-        widths=width,
-        patch_artist=True,
-        showfliers=False,
-        manage_ticks=False,
-        boxprops={"facecolor": colour, "alpha": 0.55, "linewidth": 0.7, "hatch": hatch_of(protocol)},
-        medianprops={"color": INK, "linewidth": 1.3},
-        whiskerprops={"color": INK, "linewidth": 0.7},
-        capprops={"color": INK, "linewidth": 0.7},
-    )
-    spread = np.linspace(-0.25, 0.25, len(values)) * width if len(values) > 1 else np.zeros(1)
-    ax.scatter(place + spread, values, s=9, color=colour, edgecolors=INK, lw=0.4, zorder=3)
 
 
 def reference_figure(protocol: Protocol, cells: pd.DataFrame, datasets: Sequence[str]) -> Figure:
@@ -175,11 +100,12 @@ def story_figure(cells: pd.DataFrame) -> Figure:
             ),
         ]
         figure.legend(handles=handles, loc="outside right center")
-        called, wrong = int(cells["called_miscalibrated"].sum()), int(cells["is_miscalibrated"].sum())
+        called, above = int(cells["called_miscalibrated"].sum()), int(cells["above_null"].sum())
         heading(
             figure,
             "Exact versus as-published evaluation of the same models",
-            f"Of {len(cells)} baseline cells the published evaluation calls {called} miscalibrated, the exact test {wrong}",
+            f"Above the 95 % quantile under calibration: {called} of {len(cells)} baseline cells as published, "
+            f"{above} exactly",
         )
         return figure
 
@@ -220,41 +146,87 @@ def _both_evaluations(ax: Axes, cells: pd.DataFrame) -> None:
     ax.set_yscale("log")
     ax.set_xlim(low, high)
     ax.set_ylim(0.75 * least, high)
+    _plain_numbers(ax)
+    ax.set_xlabel("PCE, exact: whole test set")
+    ax.set_ylabel("PCE, as published: per batch of 256")
+
+
+def trained_figure(before: pd.DataFrame, exactly: pd.DataFrame, published: pd.DataFrame) -> Figure:
+    """Exact PCE of every cell before and after a penalty, trained exactly (left) and as published (right).
+
+    Cells come from `summaries.summarise`. Above the line a model is less calibrated than its baseline.
+    """
+    with quiet_style():
+        figure = new_figure(8.6, 4.6)
+        axes = figure.subplots(1, 2, sharex=True, sharey=True)
+        titles = {"Exact penalty": exactly, "Published penalty": published}
+        joined = {title: before.merge(after, on=CELL, suffixes=("", "_after")) for title, after in titles.items()}
+        values = pd.concat([part[name] for part in joined.values() for name in ("value", "value_after")])
+        low, high = 0.8 * values.min(), 1.25 * values.max()
+        for ax, (title, cells) in zip(axes, joined.items(), strict=True):
+            rises = int((cells["corrected_after"] > cells["corrected"]).sum())
+            falls = int((cells["corrected_after"] < cells["corrected"]).sum())
+            ax.fill_between([low, high], [low, high], high, color=ORANGE, alpha=0.08, lw=0, zorder=0)
+            ax.plot([low, high], [low, high], color=GREY, lw=0.9, zorder=1)
+            for prerank in PRERANKS:
+                own = cells[cells["prerank"] == prerank]
+                look: dict[str, Any] = {"marker": MARKERS[prerank], "color": COLOURS[prerank], "lw": 0.4}
+                ax.scatter(own["value"], own["value_after"], s=30, alpha=0.9, edgecolors="white", zorder=3, **look)
+            ax.text(0.04, 0.96, f"worse: {rises} of {len(cells)}", transform=ax.transAxes, va="top", color=ORANGE)
+            ax.text(0.96, 0.04, f"better: {falls}", transform=ax.transAxes, ha="right", color=BLUE)
+            ax.set_title(title)
+            ax.set_xscale("log")
+            ax.set_yscale("log")
+            ax.set_xlim(low, high)
+            ax.set_ylim(low, high)
+            ax.set_aspect("equal")
+            _plain_numbers(ax)
+            ax.set_xlabel("PCE before: no penalty")
+        axes[0].set_ylabel("PCE after: strength 10")
+        handles = [
+            Line2D([], [], ls="", marker=MARKERS[name], color=COLOURS[name], ms=6, label=name)
+            for name in PRERANKS
+        ]  # fmt: skip
+        figure.legend(handles=handles, loc="outside right center")
+        heading(
+            figure,
+            "What a penalty does to calibration, evaluated exactly",
+            "A mark is one dataset and pre-rank (own penalty), a mean over seeds; shaded: worse (counts: bias-corrected)",
+        )
+        return figure
+
+
+def _plain_numbers(ax: Axes) -> None:
+    """Plain decimal numbers on both logarithmic axes."""
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
-    ax.set_xlabel("PCE, exact: whole test set")
-    ax.set_ylabel("PCE, as published: per batch of 256")
     ax.grid(color=PALE, lw=0.6)
     ax.set_axisbelow(True)
 
 
+_SHAPES = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "d", "8", "*", "H")
+
+
 def time_figure(minutes: pd.DataFrame, training: str) -> Figure:
-    """Training time of one model by pre-rank with 100 and 1,000 draws; the authors' times as open diamonds."""
+    """Training time of one model by pre-rank with 100 and 1,000 draws, a shape per dataset; the authors' times are open."""
     own = minutes[minutes["training"] == training]
     draws = sorted(own["n_draws"].unique())
+    shapes = dict(zip(own["dataset"].drop_duplicates(), _SHAPES * 2, strict=False))
+    shift = dict(zip(shapes, np.linspace(-0.27, 0.27, len(shapes)) if len(shapes) > 1 else [0.0], strict=True))
     with quiet_style():
-        figure = new_figure(8.0, 3.9)
+        figure = new_figure(8.6, 3.9)
         axes = figure.subplots(1, len(draws), sharey=True, squeeze=False)[0]
         for ax, n_draws in zip(axes, draws, strict=True):
-            part = own[own["n_draws"] == n_draws]
             for place, prerank in enumerate(PRERANKS):
-                cell = part[part["prerank"] == prerank].sort_values("minutes")
-                spread = np.linspace(-0.22, 0.22, len(cell)) if len(cell) > 1 else np.zeros(len(cell))
-                ax.scatter(place + spread, cell["minutes"], s=22, color=BLUE, zorder=3)
-                ax.scatter(
-                    place + spread,
-                    cell["authors_minutes"],
-                    s=30,
-                    marker="D",
-                    facecolors="white",
-                    edgecolors=INK,
-                    zorder=3,
-                )
-                for x, ours, theirs in zip(place + spread, cell["minutes"], cell["authors_minutes"], strict=True):
+                for row in own[(own["n_draws"] == n_draws) & (own["prerank"] == prerank)].to_dict("records"):
+                    x, ours, theirs = place + shift[row["dataset"]], row["minutes"], row["authors_minutes"]
+                    shape = shapes[row["dataset"]]
+                    ax.scatter(x, ours, s=22, marker=shape, color=BLUE, zorder=3)
                     if np.isfinite(theirs):
                         ax.plot([x, x], [ours, theirs], color=GREY, lw=0.7, zorder=1)
+                        ax.scatter(x, theirs, s=26, marker=shape, facecolors="white", edgecolors=INK, lw=0.9, zorder=3)
             ax.set_xticks(range(len(PRERANKS)), PRERANKS, rotation=40, ha="right", rotation_mode="anchor")
             ax.set_xlim(-0.6, len(PRERANKS) - 0.4)
             ax.set_title(f"S = {n_draws:,} draws")
@@ -262,22 +234,11 @@ def time_figure(minutes: pd.DataFrame, training: str) -> Figure:
         axes[0].set_yscale("log")
         axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes[0].set_ylabel("minutes per model")
-        names = list(own["dataset"].drop_duplicates())
-        which = f" ({', '.join(names)})" if len(names) <= 4 else ""
-        handles = [
-            Line2D([], [], ls="", marker="o", color=BLUE, ms=5, label=f"here, one dot per dataset{which}"),
-            Line2D(
-                [],
-                [],
-                ls="",
-                marker="D",
-                mfc="white",
-                mec=INK,
-                ms=5,
-                label="the authors: one model on their GPU, same dataset",
-            ),
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=2)
+        handles = [Line2D([], [], ls="", marker=m, color=BLUE, ms=5, label=name) for name, m in shapes.items()]
+        if own["authors_minutes"].notna().any():
+            label = "open: the authors,\none model at a time,\ntheir GPU"
+            handles.append(Line2D([], [], ls="", marker="o", mfc="white", mec=INK, ms=5, label=label))
+        figure.legend(handles=handles, loc="outside right center")
         heading(
             figure,
             f"Training time, {'exact' if training != AS_PUBLISHED else 'as-published'} penalty",

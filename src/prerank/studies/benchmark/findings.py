@@ -7,6 +7,8 @@ import pandas as pd
 import torch
 
 from prerank.calibration import holm
+from prerank.studies.benchmark.bounds import p_value_bounds, refined
+from prerank.studies.benchmark.effects import score_changes
 from prerank.studies.benchmark.nulls import statistic_null
 from prerank.studies.benchmark.paper_values import paper_minutes
 from prerank.studies.benchmark.plan import NONE, PRERANKS, PUBLISHED_STRENGTH
@@ -14,14 +16,15 @@ from prerank.studies.benchmark.records import Results
 from prerank.studies.benchmark.summaries import (
     CELL,
     EXACT_PROTOCOL,
+    PROTOCOLS,
     PUBLISHED_PROTOCOL,
     Protocol,
+    Tuned,
     at_tuned_strength,
     baseline,
     datasets_run,
     penalised,
     summarise,
-    tuned_strengths,
 )
 
 LEVEL = 0.05
@@ -31,7 +34,7 @@ class Rejections(NamedTuple):
     """Of the cells with an exact test: how many it rejects, and how many after Holm's adjustment over all of them.
 
     `unresolved` are rejected cells that Holm's adjustment loses although their p-value is the smallest that any model has
-    for that pre-rank: as a rule the smallest that the simulation can give.
+    for that pre-rank, as a rule the smallest that the simulation can give, and no bound is smaller.
     """
 
     cells: int
@@ -45,48 +48,57 @@ def smallest_p_values(results: Results) -> pd.Series:
     return results.records.groupby("prerank")["p_value"].min()
 
 
-def rejections(seeds: pd.DataFrame, smallest: pd.Series) -> Rejections:
+def rejections(seeds: pd.DataFrame, smallest: pd.Series, bounds: pd.DataFrame | None = None) -> Rejections:
     """Count miscalibrated cells of a selection that was evaluated exactly, by the p-value of the cell (5 %).
 
-    `smallest` comes from `smallest_p_values`.
+    `smallest` comes from `smallest_p_values`, `bounds` from `p_value_bounds`: for Holm's adjustment a p-value may be that
+    of the bound instead of the simulated one.
     """
     cells = summarise(seeds).dropna(subset="p_value")
     if cells.empty:
         return Rejections(0, 0, 0, 0)
     p_values = cells["p_value"].to_numpy()
-    adjusted = holm(torch.from_numpy(p_values.copy())).numpy()
+    finer = cells if bounds is None else summarise(refined(seeds, bounds)).dropna(subset="p_value")
+    adjusted = holm(torch.from_numpy(finer["p_value"].to_numpy().copy())).numpy()
     at_smallest = p_values <= 2 * smallest.reindex(cells["prerank"]).to_numpy() * (1 + 1e-9)
     lost = (p_values <= LEVEL) & (adjusted > LEVEL) & at_smallest
     return Rejections(len(cells), int((p_values <= LEVEL).sum()), int((adjusted <= LEVEL).sum()), int(lost.sum()))
 
 
-def rejection_table(results: Results) -> pd.DataFrame:
+def rejection_table(results: Results, tuned: Tuned) -> pd.DataFrame:
     """Exact tests of the baselines, and of both trainings at strength 10 and at the tuned strength."""
     smallest = smallest_p_values(results)
-    rows = [{"models": "baseline", **rejections(baseline(results, EXACT_PROTOCOL), smallest)._asdict()}]
-    for training in (EXACT_PROTOCOL.training, PUBLISHED_PROTOCOL.training):
-        protocol = Protocol(training, EXACT_PROTOCOL.evaluation)
+    bounds = p_value_bounds(results, NONE)
+    rows = [{"models": "baseline", **rejections(baseline(results, EXACT_PROTOCOL), smallest, bounds)._asdict()}]
+    for own in PROTOCOLS:
+        training, protocol = own.training, Protocol(own.training, EXACT_PROTOCOL.evaluation)
         words = "exactly" if training == EXACT_PROTOCOL.training else training
-        chosen = tuned_strengths(results, Protocol(training, training))
+        bounds = p_value_bounds(results, training)
         for what, seeds in (
             (f"strength {PUBLISHED_STRENGTH:g}", penalised(results, protocol)),
-            ("tuned strength", at_tuned_strength(results, protocol, chosen)),
+            ("tuned strength", at_tuned_strength(results, protocol, tuned[own])),
         ):
-            rows.append({"models": f"trained {words}, {what}", **rejections(seeds, smallest)._asdict()})
+            rows.append({"models": f"trained {words}, {what}", **rejections(seeds, smallest, bounds)._asdict()})
     return pd.DataFrame(rows)
 
 
 def overstated(results: Results) -> pd.DataFrame:
     """Baseline cells under both evaluations: value, expected value and verdict of each.
 
-    As published a cell is called miscalibrated if its value (mean over seeds) lies above the 95 % quantile of the
-    published statistic's null for one seed; exactly, if the cell's p-value is at most 5 %.
+    By one rule for both, a cell is called miscalibrated if its value (mean over seeds) lies above the 95 % quantile of
+    the statistic's null for one seed: `called_miscalibrated` as published, `above_null` exactly. The exact test is that of
+    the records: `is_miscalibrated` if the cell's p-value is at most 5 %.
     """
     exact = summarise(baseline(results, EXACT_PROTOCOL))
     published = summarise(baseline(results, PUBLISHED_PROTOCOL))
     both = exact.merge(published, on=CELL, suffixes=("_exact", "_published"))
     n_test = datasets_run(results)["n_test"]
-    limits = [statistic_null(PUBLISHED_PROTOCOL, int(n_test[name])).quantile(1 - LEVEL) for name in both["dataset"]]
+
+    def limits(protocol: Protocol) -> np.ndarray:
+        return np.array(
+            [statistic_null(protocol, int(n_test[name])).quantile(1 - LEVEL) for name in both["dataset"]], dtype=float
+        )
+
     return pd.DataFrame(
         {
             "dataset": both["dataset"],
@@ -95,53 +107,36 @@ def overstated(results: Results) -> pd.DataFrame:
             "exact_null": both["null_level_exact"],
             "published": both["value_published"],
             "published_null": both["null_level_published"],
-            "called_miscalibrated": both["value_published"] > np.array(limits),
+            "called_miscalibrated": both["value_published"] > limits(PUBLISHED_PROTOCOL),
+            "above_null": both["value_exact"] > limits(EXACT_PROTOCOL),
             "is_miscalibrated": both["p_value_exact"] <= LEVEL,
         }
     )
 
 
 def price(results: Results, protocol: Protocol, strengths: pd.DataFrame | None = None) -> pd.DataFrame:
-    """What the penalty costs in each cell: energy score (relative) and NLL (absolute), over seeds that both have.
+    """What the penalty costs the median seed of each cell: energy score (relative) and NLL (absolute).
 
     At strength 10, or at the `strengths` of `tuned_strengths`.
     """
-    cells = None
-    for metric, column in (("energy score", "energy_score"), ("nll", "nll")):
-        after = (
-            penalised(results, protocol, metric)
-            if strengths is None
-            else at_tuned_strength(results, protocol, strengths, metric)
-        )
-        before = baseline(results, protocol, metric)[["dataset", "seed", "value"]]
-        both = after.merge(before, on=["dataset", "seed"], suffixes=("", "_before"))
-        both = both[np.isfinite(both["value"]) & np.isfinite(both["value_before"])]
-        means = both.groupby(CELL, sort=False)[["value", "value_before"]].mean()
-        change = means["value"] - means["value_before"]
-        change = change / means["value_before"] if metric == "energy score" else change
-        part = change.rename(column).reset_index()
-        cells = part if cells is None else cells.merge(part, on=CELL, how="outer")
-    assert cells is not None
-    return cells
+    energy = score_changes(results, protocol, "energy score", strengths)
+    nll = score_changes(results, protocol, "nll", strengths)
+    relative = energy[CELL].assign(energy_score=energy["change"] / energy["before"])
+    return relative.merge(nll[CELL].assign(nll=nll["change"]), on=CELL, how="outer")
 
 
 def price_table(cells: pd.DataFrame) -> pd.DataFrame:
-    """Mean and median over datasets of `price`, per pre-rank and over all cells."""
+    """Quartiles over datasets of `price`, per pre-rank and over all cells: no mean, which one likelihood can decide."""
     rows = []
     for name in (*PRERANKS, "all"):
         own = cells if name == "all" else cells[cells["prerank"] == name]
         if own.empty:
             continue
-        rows.append(
-            {
-                "pre-rank": name,
-                "cells": len(own),
-                "energy score, mean": own["energy_score"].mean(),
-                "energy score, median": own["energy_score"].median(),
-                "NLL, mean": own["nll"].mean(),
-                "NLL, median": own["nll"].median(),
-            }
-        )
+        row: dict[str, object] = {"pre-rank": name, "cells": len(own)}
+        for column, words in (("energy_score", "energy score"), ("nll", "NLL")):
+            for share, which in ((0.25, "lower quartile"), (0.5, "median"), (0.75, "upper quartile")):
+                row[f"{words}, {which}"] = own[column].quantile(share)
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -161,6 +156,7 @@ def computing_table(results: Results) -> pd.DataFrame:
             "dataset": fleets["dataset"],
             "training": fleets["training"],
             "device": fleets["device"],
+            "sessions": fleets["sessions"].fillna(1).astype(int) if "sessions" in fleets else 1,
             "D": fleets["n_targets"],
             "n_train": fleets["n_train"],
             "models": fleets["n_models"],
@@ -178,16 +174,25 @@ def model_minutes(results: Results) -> pd.DataFrame:
     """Minutes per model and pre-rank from the timings, beside the authors' where they recorded them.
 
     Ours: milliseconds per step and model (a fleet's step divided by its models) times the mean number of steps that
-    the models of that penalty and strength 10 took until their early stop.
+    the models of that penalty and strength 10 took until their early stop. A timing serves all datasets with as many
+    targets, one of its own first.
     """
     models = results.models[np.isclose(results.models["strength"], PUBLISHED_STRENGTH)]
-    steps = models.groupby(["dataset", "training", "penalty"])["steps"].mean().rename("model_steps").reset_index()
-    ours = results.timings.merge(
-        steps.rename(columns={"penalty": "prerank"}), on=["dataset", "training", "prerank"], how="inner"
-    )
+    steps = models.groupby(["dataset", "training", "penalty"], sort=False)["steps"].mean().rename("model_steps")
+    wanted = steps.reset_index().rename(columns={"penalty": "prerank"})
+    targets = datasets_run(results)["n_targets"]
+    timed = results.timings.rename(columns={"dataset": "timed_on"})
+    timed = timed.assign(n_targets=timed["timed_on"].map(targets)).drop(columns="device")
+    ours = wanted.assign(n_targets=wanted["dataset"].map(targets)).merge(timed, on=["n_targets", "training", "prerank"])
+    ours = ours.assign(other=ours["dataset"] != ours["timed_on"]).sort_values("other", kind="stable")
+    ours = ours.drop_duplicates(["dataset", "training", "prerank", "n_draws"])
     ours = ours.assign(minutes=ours["ms_per_step"] / ours["n_models"] * ours["model_steps"] / 60_000)
     theirs = paper_minutes().rename(columns={"minutes": "authors_minutes"})
     both = ours.merge(theirs, on=["dataset", "prerank", "n_draws"], how="left")
     both = both.assign(ratio=both["authors_minutes"] / both["minutes"])
+    order = {name: place for place, name in enumerate(targets.index)}
+    both = both.sort_values(
+        ["dataset", "training", "prerank", "n_draws"], key=lambda c: c.map(order) if c.name == "dataset" else c
+    )
     columns = ["dataset", "training", "prerank", "n_draws", "model_steps", "minutes", "authors_minutes", "ratio"]
     return both[both["prerank"] != NONE][columns].reset_index(drop=True)

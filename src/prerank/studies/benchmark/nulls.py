@@ -1,6 +1,7 @@
 """What a perfect forecast scores under each protocol's PCE."""
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,3 +37,30 @@ def published_null(n_cases: int) -> PCENull:
     for size in sizes:
         total += generator.choice(pce_null(size, levels=levels).sample, _REPLICATES)
     return PCENull(published_null_level(n_cases), lambda: np.sort(total / len(sizes)))
+
+
+class CalibratedRange(NamedTuple):
+    """Between which multiples of the expected PCE 95 % of calibrated forecasts lie: one projection, or a mean of several.
+
+    A mean of several varies less than one of them: `mean` is the range if they were independent, `single` if all agreed.
+    """
+
+    single: tuple[float, float]
+    mean: tuple[float, float]
+
+
+def calibrated_range(null: PCENull, n_projections: int, coverage: float = 0.95) -> CalibratedRange:
+    """The ranges of a null distribution.
+
+    >>> found = calibrated_range(pce_null(500), 16)
+    >>> found.single[0] < found.mean[0] < 1 < found.mean[1] < found.single[1]
+    True
+    """
+    tails = ((1 - coverage) / 2, (1 + coverage) / 2)
+    low, high = (float(null.quantile(tail)) / null.mean for tail in tails)
+    if n_projections == 1:
+        return CalibratedRange((low, high), (low, high))
+    generator = numpy_generator(0, "mean of projections", n_projections)
+    means = generator.choice(np.asarray(null.sample), (4000, n_projections)).mean(1) / null.mean
+    below, above = np.quantile(means, tails)
+    return CalibratedRange((low, high), (float(below), float(above)))

@@ -16,11 +16,14 @@ from prerank.calibration import (
     SquaredDifference,
 )
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
-from prerank.studies.published import PublishedPenalty
-from prerank.training import PAPER_STRENGTHS, Penalty, PreRankPenalty
+from prerank.studies.variants import VARIANTS, trained_with, variant_penalty
+from prerank.training import PAPER_STRENGTHS, Penalty
 
 PRERANKS = ("marginal", "location", "scale", "dependency", "PCA", "HDR", "copula")
 """The paper's seven, by name and in the order of its tables."""
+
+SEVERAL = ("marginal", "PCA")
+"""Those with a projection for each target."""
 
 PROTOCOLS = (EXACT, AS_PUBLISHED)
 NONE = "none"
@@ -33,12 +36,16 @@ PUBLISHED_STRENGTH = 10.0
 
 @dataclass(frozen=True)
 class Model:
-    """One model of the grid. `training` is the protocol of its penalty, "none" for a baseline."""
+    """One model of the grid. `training` is the protocol of its penalty, "none" for a baseline.
+
+    Baselines of one seed may differ in the initialisation of their weights; all other models have initialisation 0.
+    """
 
     training: str
     penalty: str
     strength: float
     seed: int
+    initialisation: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,10 +55,11 @@ class Fleet:
     dataset: str
     trainings: tuple[str, ...]
     models: tuple[Model, ...]
+    label: str = ""
 
     @property
     def training(self) -> str:
-        return "both" if len(self.trainings) > 1 else (*self.trainings, NONE)[0]
+        return self.label or ("both" if len(self.trainings) > 1 else (*self.trainings, NONE)[0])
 
     @property
     def name(self) -> str:
@@ -64,7 +72,8 @@ class Grid:
 
     Strength 0 is the baseline and is trained once for all. `together` adds the penalties on several pre-ranks. `joint`
     trains the models of both protocols in one fleet: quicker on a GPU, but its time cannot be told apart by protocol.
-    Without a protocol there are baselines alone.
+    Without a protocol there are baselines alone. Each seed has as many baselines as there are `initialisations`: tables
+    take the first, the others show how far a result depends on where the training started.
     """
 
     datasets: tuple[str, ...]
@@ -74,6 +83,7 @@ class Grid:
     protocols: tuple[str, ...] = PROTOCOLS
     together: bool = True
     joint: bool = False
+    initialisations: int = 1
 
     def __post_init__(self) -> None:
         for what, given, known in (("pre-rank", self.preranks, PRERANKS), ("protocol", self.protocols, PROTOCOLS)):
@@ -92,13 +102,16 @@ class Grid:
                 raise ValueError(f"no {what} to run: name at least one")
             if len(set(values)) < len(values):
                 raise ValueError(f"a {what} is named twice in {', '.join(map(str, values))}")
+        if self.initialisations < 1:
+            raise ValueError(f"{self.initialisations} initialisations: each split has at least one baseline")
         if not all(0 < strength < math.inf for strength in self.strengths):
             raise ValueError("strengths are positive and finite; the baseline, strength 0, is always part of the grid")
 
     def fleets(self, n_targets: Mapping[str, int]) -> Iterator[Fleet]:
         """The fleets, dataset by dataset; `n_targets` says which pre-ranks a dataset has."""
         for dataset in self.datasets:
-            baselines = tuple(Model(NONE, NONE, 0.0, seed) for seed in self.seeds)
+            numbers = range(self.initialisations)
+            baselines = tuple(Model(NONE, NONE, 0.0, seed, number) for number in numbers for seed in self.seeds)
             parts = {protocol: tuple(self._penalised(protocol, n_targets[dataset])) for protocol in self.protocols}
             if self.joint or not self.protocols:
                 yield Fleet(dataset, self.protocols, baselines + sum(parts.values(), ()))
@@ -118,6 +131,33 @@ class Grid:
                 yield from (Model(protocol, name, PUBLISHED_STRENGTH, seed) for seed in self.seeds)
 
 
+@dataclass(frozen=True)
+class Ablation:
+    """Models between the protocols: every way to train of `prerank.studies.variants` at one strength, and baselines.
+
+    A fleet for each dataset, with all ways in it; evaluated and kept as a `Grid` is.
+    """
+
+    datasets: tuple[str, ...] = ("households", "air", "births2")
+    preranks: tuple[str, ...] = PRERANKS
+    seeds: tuple[int, ...] = (0, 42, 866, 12, 4)
+    protocols: tuple[str, ...] = VARIANTS
+    strength: float = PUBLISHED_STRENGTH
+
+    def fleets(self, n_targets: Mapping[str, int]) -> Iterator[Fleet]:
+        """One fleet for each dataset."""
+        for dataset in self.datasets:
+            baselines = [Model(NONE, NONE, 0.0, seed) for seed in self.seeds]
+            penalised = [
+                Model(variant, prerank, self.strength, seed)
+                for variant in self.protocols
+                for prerank in preranks_of(n_targets[dataset], variant)
+                if prerank in self.preranks and trained_with(variant, prerank)
+                for seed in self.seeds
+            ]
+            yield Fleet(dataset, self.protocols, (*baselines, *penalised), label="ablation")
+
+
 def preranks_of(n_targets: int, protocol: str) -> dict[str, PreRank]:
     """The paper's pre-ranks that exist for so many targets, by name.
 
@@ -131,7 +171,7 @@ def preranks_of(n_targets: int, protocol: str) -> dict[str, PreRank]:
         return {"marginal": Marginal(), "HDR": HDR()}
     dependence: dict[str, PreRank] = {"dependency": Dependency()}
     if n_targets == 2:
-        dependence = {} if protocol == EXACT else {"dependency": SquaredDifference(name="dependency")}
+        dependence = {} if protocol != AS_PUBLISHED else {"dependency": SquaredDifference(name="dependency")}
     found: dict[str, PreRank] = {"marginal": Marginal(), "location": Location(), "scale": Scale(), **dependence}
     return {**found, "PCA": PCA(), "HDR": HDR(), "copula": Copula()}
 
@@ -142,7 +182,7 @@ def penalty_of(model: Model, n_targets: int, n_draws: int = 100) -> Penalty | No
         return None
     known = preranks_of(n_targets, model.training)
     chosen = tuple(known[name] for name in penalised_preranks(model.penalty, list(known)))
-    return (PreRankPenalty if model.training == EXACT else PublishedPenalty)(chosen, n_draws=n_draws)
+    return variant_penalty(model.training, chosen, n_draws)
 
 
 def penalised_preranks(penalty: str, known: Sequence[str]) -> list[str]:

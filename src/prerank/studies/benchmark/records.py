@@ -40,7 +40,7 @@ class Results(NamedTuple):
 
 
 _TABLES = ("models", "records", "curves")
-_MODEL = ["dataset", "training", "penalty", "strength", "seed"]
+_MODEL = ["dataset", "training", "penalty", "strength", "seed", "initialisation"]
 _KEYS = {
     "fleets": ["name"],
     "models": _MODEL,
@@ -113,6 +113,7 @@ class Store:
                 getattr(result, table).to_parquet(partial / f"{table}.parquet", index=False)
             (partial / "fleet.json").write_text(json.dumps(result.about, indent=1) + "\n", encoding="utf-8")
         self.checkpoint(name).unlink(missing_ok=True)
+        sessions_of(self.checkpoint(name)).unlink(missing_ok=True)
         self._failure(name).unlink(missing_ok=True)
 
     def keep_timing(self, name: str, timing: dict[str, Any]) -> None:
@@ -125,6 +126,11 @@ class Store:
 
     def _failure(self, name: str) -> Path:
         return self.folder / "failures" / f"{name}.json"
+
+
+def sessions_of(checkpoint: Path) -> Path:
+    """The file that says where a fleet in training has been trained so far."""
+    return checkpoint.with_suffix(".sessions.json")
 
 
 def _write_json(path: Path, content: dict[str, Any], indent: int | None = None) -> None:
@@ -174,6 +180,8 @@ def _read_table(path: Path, name: str) -> pd.DataFrame:
         raise _damaged(path, "it is missing") from error
     except (OSError, ValueError) as error:  # Arrow's errors are both
         raise _damaged(path, error if path.stat().st_size else "it is empty") from error
+    if "initialisation" not in table:  # written before there were several
+        table["initialisation"] = 0
     _require(path, _KEYS[name], table.columns)
     return table
 

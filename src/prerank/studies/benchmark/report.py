@@ -6,19 +6,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from prerank.calibration import reliability_band
-from prerank.reporting import save_figure
 from prerank.studies.benchmark.agreement import AT_SELECTED, CRITERIA, candidates, compare, shares
-from prerank.studies.benchmark.calibration_figures import RELIABILITY_DATASETS, null_figure, reliability_figure
-from prerank.studies.benchmark.figures import before_after_figure, reference_figure, story_figure, time_figure
-from prerank.studies.benchmark.findings import model_minutes, overstated
-from prerank.studies.benchmark.nulls import statistic_null
 from prerank.studies.benchmark.paper_values import paper_table
 from prerank.studies.benchmark.plan import NONE, PRERANKS
 from prerank.studies.benchmark.records import Results, read_failures, read_results
+from prerank.studies.benchmark.report_figures import paper_figures, story, trained
+from prerank.studies.benchmark.report_files import write_csv, write_table, write_text
 from prerank.studies.benchmark.report_text import Section, index_page, must_know, summary_page
+from prerank.studies.benchmark.spread import against_spread, spread_shares
 from prerank.studies.benchmark.summaries import (
     EXACT_PROTOCOL,
     PROTOCOLS,
@@ -26,7 +22,6 @@ from prerank.studies.benchmark.summaries import (
     Protocol,
     at_tuned_strength,
     baseline,
-    datasets_run,
     paper_cells,
     penalised,
     summarise,
@@ -42,10 +37,9 @@ from prerank.studies.benchmark.tables import (
     with_error,
     with_test,
 )
-from prerank.studies.benchmark.text_tables import TextTable, frame_table, latex, markdown
+from prerank.studies.benchmark.text_tables import frame_table, markdown
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.tables import require_folder
-from prerank.writing import whole_file
 
 
 class _Layout(NamedTuple):
@@ -109,17 +103,18 @@ def write_report(results: Results, out: Path, failures: Mapping[str, str] | None
         )
     require_folder(out)
     cells = {protocol: paper_cells(results, protocol) for protocol in PROTOCOLS}
+    tuned = {protocol: cells[protocol]["selected_lambda"] for protocol in PROTOCOLS}
     files: list[Path] = []
-    sections = [_story(results, out, files)]
+    sections = [story(results, out, files), trained(results, out, files)]
     for protocol in PROTOCOLS:
         sections.append(_paper_tables(results, protocol, cells[protocol], out, files))
-        sections.append(_paper_figures(results, protocol, cells[protocol], out, files))
+        sections.append(paper_figures(results, protocol, cells[protocol], out, files))
     sections.append(_cross(results, out, files))
     compared = compare(results, _in_the_papers_order(cells[PUBLISHED_PROTOCOL]) | at_selected_strengths(results))
     sections.append(_agreement(results, compared, out, files))
     numbers = must_know(results, compared)
-    summary = _write(out / "summary.md", summary_page(results, numbers), files)
-    index = _write(out / "index.md", index_page(results, numbers, summary, sections, failures or {}, out), [])
+    summary = write_text(out / "summary.md", summary_page(results, numbers, tuned), files)
+    index = write_text(out / "index.md", index_page(results, numbers, summary, sections, failures or {}, out), [])
     return [index, *files]
 
 
@@ -137,46 +132,6 @@ def at_selected_strengths(results: Results) -> dict[str, pd.DataFrame]:
     }
 
 
-def _write(path: Path, text: str, files: list[Path]) -> Path:
-    with whole_file(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-    files.append(path)
-    return path
-
-
-def _write_csv(path: Path, frame: pd.DataFrame, files: list[Path]) -> None:
-    with whole_file(path) as partial:
-        frame.to_csv(partial, index=False, float_format="%.6g")
-    files.append(path)
-
-
-def _write_table(stem: Path, table: TextTable, files: list[Path]) -> Path:
-    _write(stem.with_suffix(".tex"), latex(table), files)
-    return _write(stem.with_suffix(".md"), markdown(table), files)
-
-
-def _save(figure: Figure, stem: Path, files: list[Path]) -> Path:
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # laid out once for both formats
-    written = save_figure(figure, stem)
-    files.extend(written)
-    return written[0]
-
-
-def _story(results: Results, out: Path, files: list[Path]) -> Section:
-    both = overstated(results)
-    title = "Exact versus as-published evaluation"
-    if both.empty:
-        return Section(title, "", absent=["the comparison of both evaluations: no baseline was evaluated under both"])
-    _write_csv(out / "tables" / "baseline_exact_versus_as_published.csv", both, files)
-    picture = _save(story_figure(both), out / "figures" / "exact-versus-as-published", files)
-    text = (
-        "Baseline PCE of every cell under both evaluations of the same models. Far above the diagonal, the apparent "
-        "miscalibration comes from the evaluation."
-    )
-    return Section(title, text, [picture])
-
-
 def _paper_tables(
     results: Results, protocol: Protocol, cells: dict[str, pd.DataFrame], out: Path, files: list[Path]
 ) -> Section:
@@ -185,8 +140,9 @@ def _paper_tables(
     for name, layout in _LAYOUTS.items():
         own = cells[name]
         if own.empty:
-            absent.append(f"{layout.title}: no model was run or is sound")
-        _write_csv(folder / f"{name}.csv", cell_csv(results, own, layout.columns), files)
+            absent.append(f"{layout.title}: no such model was run, or none is sound")
+            continue
+        write_csv(folder / f"{name}.csv", cell_csv(results, own, layout.columns), files)
         table = cell_table(
             results,
             protocol,
@@ -198,11 +154,12 @@ def _paper_tables(
             bold_minimum=layout.bold_minimum,
             expected=layout.expected,
         )
-        tables[layout.title] = _write_table(folder / name, table, files)
+        tables[layout.title] = write_table(folder / name, table, files)
     if protocol.evaluation == EXACT:
         tables |= _tests(results, cells, folder, files)
     short = short_table(results, protocol)
-    tables[short.title] = _write_table(folder / "six_datasets", short, files)
+    if short is not None:
+        tables[short.title] = write_table(folder / "six_datasets", short, files)
     text = "The paper's tables, its own values in italics beneath ours where it has them, and those that it lacks."
     return Section(f"Tables, {_manner(protocol)}", text, tables=tables, absent=absent)
 
@@ -217,83 +174,28 @@ def _tests(results: Results, cells: dict[str, pd.DataFrame], folder: Path, files
     }
     tables = {}
     for name, seeds in selections.items():
-        _write_csv(folder / f"{name}_tests.csv", seeds.assign(prerank=seeds["prerank"].str.lower()), files)
+        write_csv(folder / f"{name}_tests.csv", seeds.assign(prerank=seeds["prerank"].str.lower()), files)
         per_cell = cells[name].assign(prerank=cells[name]["prerank"].str.lower())
-        _write_csv(folder / f"{name}_cells.csv", per_cell, files)
+        write_csv(folder / f"{name}_cells.csv", per_cell, files)
         title = f"{_LAYOUTS[name].title}: bias-corrected, and tests"
         note = (
-            "Bias-corrected PCE (mean over seeds), and p: twice the median p-value over seeds. Intervals are "
+            "Bias-corrected PCE (mean over seeds), and p: twice the median p-value over seeds, test rows taken for "
+            "independent (those of air and blogdata are series). Intervals are "
             f"per seed, in {name}_tests.csv"
         )
         table = cell_table(results, protocol, cells[name], title, show=with_test, expected=True)
-        tables[title] = _write_table(folder / f"{name}_tests", replace(table, notes=(note, *table.notes)), files)
+        tables[title] = write_table(folder / f"{name}_tests", replace(table, notes=(note, *table.notes)), files)
     return tables
-
-
-def _paper_figures(
-    results: Results, protocol: Protocol, cells: dict[str, pd.DataFrame], out: Path, files: list[Path]
-) -> Section:
-    folder = out / "figures" / protocol.folder
-    ran = datasets_run(results)
-    pictures, absent = [], []
-    before = {
-        "pce": cells["pce_baseline"],
-        "nll": cells["nll_baseline"],
-        "energy score": cells["energy_score_baseline"],
-    }
-    after = {
-        "pce": cells["pce_regularised"],
-        "nll": cells["nll_regularised"],
-        "energy score": cells["energy_score_regularised"],
-    }
-    if before["pce"].empty or after["pce"].empty:
-        absent.append("before and after: it needs baselines and models of strength 10")
-    else:
-        # boxes compare like with like: datasets that have both
-        penalised_ones = set(after["pce"]["dataset"])
-        own = {metric: cells[cells["dataset"].isin(penalised_ones)] for metric, cells in before.items()}
-        level = float(own["pce"]["null_level"].mean())
-        pictures.append(_save(before_after_figure(protocol, own, after, level), folder / "before-after", files))
-    if before["pce"].empty:
-        absent.append("reference levels and null distributions: there is no baseline")
-    else:
-        figure = reference_figure(protocol, before["pce"], list(ran.index))
-        pictures.append(_save(figure, folder / "reference-levels", files))
-        nulls = {str(name): statistic_null(protocol, int(n)) for name, n in ran["n_test"].items()}
-        seeds = baseline(results, protocol)
-        for prerank in PRERANKS:
-            figure = null_figure(protocol, prerank, seeds[seeds["prerank"] == prerank], nulls)
-            pictures.append(_save(figure, folder / f"null-{prerank.lower()}", files))
-    for dataset in RELIABILITY_DATASETS:
-        curves = results.curves[
-            (results.curves["dataset"] == dataset)
-            & (results.curves["evaluation"] == protocol.evaluation)
-            & results.curves["training"].isin([NONE, protocol.training])
-        ]
-        if curves.empty:
-            absent.append(f"reliability of {dataset}: not run")
-            continue
-        n_targets, n_test = int(ran["n_targets"][dataset]), int(ran["n_test"][dataset])
-        margins = [f"target {number}" for number in range(1, n_targets + 1)]
-        figure = reliability_figure(protocol, dataset, curves, reliability_band(n_test), margins)
-        pictures.append(_save(figure, folder / f"reliability-{dataset}", files))
-    minutes = model_minutes(results)
-    if (minutes["training"] == protocol.training).any():
-        pictures.append(_save(time_figure(minutes, protocol.training), folder / "training-time", files))
-    else:
-        absent.append("training time: no step was timed")
-    text = "The paper's figures: orange before, blue after, grey expected under calibration."
-    return Section(f"Figures, {_manner(protocol)}", text, pictures, absent=absent)
 
 
 def _cross(results: Results, out: Path, files: list[Path]) -> Section:
     cells = cross_cells(results)
-    _write_csv(out / "tables" / "cross.csv", cells.assign(prerank=cells["prerank"].str.lower()), files)
+    write_csv(out / "tables" / "cross.csv", cells.assign(prerank=cells["prerank"].str.lower()), files)
     tables = {}
     for evaluation in (EXACT, AS_PUBLISHED):
         table = cross_table(results, cells, evaluation)
         stem = out / "tables" / f"cross_evaluated_{'exactly' if evaluation == EXACT else 'as_published'}"
-        tables[table.title] = _write_table(stem, table, files)
+        tables[table.title] = write_table(stem, table, files)
     text = "Each way of training under each way of evaluating: what does the other protocol say of a model?"
     return Section("Trained one way, evaluated the other", text, tables=tables)
 
@@ -302,7 +204,7 @@ def _agreement(results: Results, compared: pd.DataFrame, out: Path, files: list[
     if compared.empty:
         absent = "the comparison: none of the paper's datasets was run and evaluated as published"
         return Section("Agreement with the paper", "", absent=[absent])
-    _write_csv(out / "agreement.csv", compared.assign(prerank=compared["prerank"].str.lower()), files)
+    write_csv(out / "agreement.csv", compared.assign(prerank=compared["prerank"].str.lower()), files)
     counted = shares(compared)
     overview = frame_table(counted, "Agreement with the paper", {"share": ".0%", "median deviation": ".1%"})
     percent = {"strength": "g", "within 20 %": ".0%", "median deviation": ".1%"}
@@ -316,10 +218,23 @@ def _agreement(results: Results, compared: pd.DataFrame, out: Path, files: list[
         "tables, on the datasets whose values are exactly the paper's and on all. Standard errors are those of the "
         "difference. The regularised tables are compared at strength 10 and at the strengths that the paper selected. "
         'The "+ALL" tables are compared with several of our models, on exact data.'
-        f"\n\n{markdown(overview)}\n{markdown(made_with)}\n{markdown(listed)}"
+        f"\n\n{markdown(overview)}\n{markdown(made_with)}\n{_against_spread(results)}{markdown(listed)}"
     )
-    path = _write(out / "agreement.md", text, files)
+    path = write_text(out / "agreement.md", text, files)
     return Section("Agreement with the paper", "As-published cells against the paper's.", tables={"Agreement": path})
+
+
+def _against_spread(results: Results) -> str:
+    """The comparison with the spread over initialisations, where there are several."""
+    cells = against_spread(results)
+    if cells.empty:
+        return ""
+    formats = {"value": ".3f", "deviation": ".4f", "value_paper": ".3f"}
+    note = (
+        "Value: mean over splits and initialisations; deviation: standard deviation of its difference from the paper's"
+    )
+    table = frame_table(cells, "Baselines against the spread over initialisations", formats, [note])
+    return f"{spread_shares(cells)}\n\n{markdown(table)}\n"
 
 
 def _manner(protocol: Protocol) -> str:

@@ -4,6 +4,7 @@ Two steps, each a pure function of frames. A selection (`baseline`, `penalised`,
 gives a row per dataset, pre-rank and seed; `summarise` turns it into a row per cell.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +42,9 @@ EXACT_PROTOCOL = Protocol(EXACT, EXACT)
 PUBLISHED_PROTOCOL = Protocol(AS_PUBLISHED, AS_PUBLISHED)
 PROTOCOLS = (EXACT_PROTOCOL, PUBLISHED_PROTOCOL)
 
+Tuned = Mapping[Protocol, pd.DataFrame]
+"""The strengths of `tuned_strengths`, by protocol."""
+
 
 def datasets_run(results: Results) -> pd.DataFrame:
     """A row per dataset of the results, in the paper's order, others after: n_targets, n_test, dataset_status, ..."""
@@ -64,7 +68,7 @@ def says_scale(results: Results, dataset: str, prerank: str, evaluation: str) ->
 def baseline(results: Results, protocol: Protocol, metric: str = "pce", part: str = "test") -> pd.DataFrame:
     """Models without a penalty on every pre-rank; for NLL and energy score the pre-rank is "none"."""
     records = _of_metric(results, protocol, metric, part)
-    chosen = records[records["penalty"] == NONE]
+    chosen = records[(records["penalty"] == NONE) & (records["initialisation"] == 0)]
     return _per_seed(chosen, chosen["prerank"].where(chosen["prerank"] != "", NONE))
 
 

@@ -83,18 +83,15 @@ def cell_table(
     theirs = {} if paper is None else _by_cell(paper_table(paper))
     most_seeds = int(cells["n_seeds"].max()) if "n_seeds" in cells and len(cells) else 0
     rows = []
-    for dataset in _all_datasets(ran):
-        if dataset in ran.index:
-            lowest = _lowest(ours, dataset, columns) if bold_minimum else None
-            entries = [
-                Entry(_own_text(results, protocol, ours, dataset, name, show, most_seeds), name == lowest)
-                for name in columns
-            ]
-            if expected:
-                level = cells.loc[cells["dataset"] == dataset, "null_level"].mean()
-                entries.append(Entry(ABSENT if np.isnan(level) else f"{level:.3f}"))
-        else:
-            entries = [Entry("not run"), *[Entry("")] * (len(columns) - 1 + expected)]
+    for dataset in ran.index:
+        lowest = _lowest(ours, dataset, columns) if bold_minimum else None
+        entries = [
+            Entry(_own_text(results, protocol, ours, dataset, name, show, most_seeds), name == lowest)
+            for name in columns
+        ]
+        if expected:
+            level = cells.loc[cells["dataset"] == dataset, "null_level"].mean()
+            entries.append(Entry(ABSENT if np.isnan(level) else f"{level:.3f}"))
         rows.append(Row(_label(ran, dataset), tuple(entries)))
         if any((dataset, name) in theirs for name in columns):
             lowest = _lowest(theirs, dataset, columns) if bold_minimum else None
@@ -109,33 +106,29 @@ def cell_table(
     return TextTable(title, heads, tuple(rows), tuple(notes))
 
 
-def short_table(results: Results, protocol: Protocol) -> TextTable:
-    """The paper's table of six datasets, each pre-rank with its own baseline above it."""
+def short_table(results: Results, protocol: Protocol) -> TextTable | None:
+    """The paper's table of six datasets, each pre-rank with its own baseline above it; None if none of them was run."""
     ran = datasets_run(results)
+    shown = [name for name in SHORT_DATASETS if name in ran.index]
+    if not shown:
+        return None
     sources = {"baseline": _by_cell(summarise(baseline(results, protocol)))}
     sources["strength 10"] = _by_cell(summarise(penalised(results, protocol)))
     none, after = _by_cell(paper_table("pce_none")), _by_cell(paper_table("pce_regularised"))
-    rows = [Row("None, paper", tuple(Entry(with_error(3)(none[name, NONE])) for name in SHORT_DATASETS), True)]
+    rows = [Row("None, paper", tuple(Entry(with_error(3)(none[name, NONE])) for name in shown), True)]
     for prerank in PRERANKS:
         for source, cells in sources.items():
             entries = tuple(
-                Entry(
-                    _own_text(results, protocol, cells, name, prerank, with_error(3), 0)
-                    if name in ran.index
-                    else ABSENT
-                )
-                for name in SHORT_DATASETS
+                Entry(_own_text(results, protocol, cells, name, prerank, with_error(3), 0)) for name in shown
             )
             rows.append(Row(f"{prerank}, {source}", entries))
-        rows.append(
-            Row(f"{prerank}, paper", tuple(Entry(with_error(3)(after[name, prerank])) for name in SHORT_DATASETS), True)
-        )
+        rows.append(Row(f"{prerank}, paper", tuple(Entry(with_error(3)(after[name, prerank])) for name in shown), True))
     notes = [
         _protocol_note(protocol),
         'The paper\'s row "None" is the baseline of PCA alone; each pre-rank has its own baseline here.',
-        *_data_notes(ran, SHORT_DATASETS),
+        *_data_notes(ran.loc[shown]),
     ]
-    columns = ("pre-rank", *(_label(ran, name) for name in SHORT_DATASETS))
+    columns = ("pre-rank", *(_label(ran, name) for name in shown))
     return TextTable("PCE of six datasets, before and after", columns, tuple(rows), tuple(notes))
 
 
@@ -177,11 +170,6 @@ def cross_table(results: Results, cells: pd.DataFrame, evaluation: str) -> TextT
 
 def _by_cell(cells: pd.DataFrame) -> dict[tuple[str, str], pd.Series]:
     return {(row["dataset"], row["prerank"]): row for _, row in cells.iterrows()}
-
-
-def _all_datasets(ran: pd.DataFrame) -> list[str]:
-    known = [item.name for item in PAPER_DATASETS]
-    return known + [name for name in ran.index if name not in known]
 
 
 def _label(ran: pd.DataFrame, dataset: str) -> str:
@@ -238,11 +226,14 @@ def _text_notes(texts: set[str]) -> list[str]:
     return notes
 
 
-def _data_notes(ran: pd.DataFrame, among: Sequence[str] | None = None) -> list[str]:
-    names = _all_datasets(ran) if among is None else list(among)
-    missing = [name for name in names if name not in ran.index]
-    inexact = [
-        f"{name}: {status}" for name, status in ran["dataset_status"].items() if name in names and not is_exact(status)
-    ]
-    notes = [f"Not run: {', '.join(missing)}"] if missing else []
+def _data_notes(ran: pd.DataFrame) -> list[str]:
+    """Which of the paper's datasets these results have not, where they have some, and which are not quite the paper's."""
+    known = [item.name for item in PAPER_DATASETS]
+    missing = [name for name in known if name not in ran.index]
+    inexact = [f"{name}: {status}" for name, status in ran["dataset_status"].items() if not is_exact(status)]
+    notes = (
+        [f"Of the paper's datasets these results have not {', '.join(missing)}"]
+        if 0 < len(missing) < len(known)
+        else []
+    )
     return notes + ([f"‡ not the paper's values: {'; '.join(inexact)}"] if inexact else [])

@@ -1,5 +1,6 @@
 """Timing runs: what a training step costs by pre-rank, with 100 draws and with 1,000."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,8 +12,7 @@ from prerank.studies.benchmark.work import Settings, device_name, prepare
 from prerank.studies.protocols import EXACT
 from prerank.training import FitOptions, Run, Stopwatch, fit
 
-TIMED_DATASETS = ("households", "bio")
-NON_LINEAR = ("scale", "dependency", "HDR", "copula")
+DRAWS = (100, 1000)
 
 
 @dataclass(frozen=True)
@@ -23,21 +23,29 @@ class Timing:
     prerank: str
     n_draws: int
     seeds: tuple[int, ...]
+    training: str = EXACT
 
     @property
     def name(self) -> str:
-        return f"{self.dataset}.{self.prerank}.{self.n_draws}"
+        return f"{self.dataset}.{self.training.replace(' ', '-')}.{self.prerank}.{self.n_draws}"
 
 
-def timings_of(grid: Grid, n_targets: dict[str, int]) -> list[Timing]:
-    """The timing runs of a grid: its pre-ranks on households and bio, the non-linear ones with 1,000 draws too."""
+def timings_of(grid: Grid, n_targets: Mapping[str, int]) -> list[Timing]:
+    """The timing runs of a grid on the datasets of `n_targets`: its pre-ranks in its protocols with 100 and 1,000 draws.
+
+    A step takes batches of one size, so that datasets differ by their number of targets: the first of each is timed.
+    """
+    first: dict[int, str] = {}
+    for dataset in grid.datasets:
+        if dataset in n_targets:
+            first.setdefault(n_targets[dataset], dataset)
     return [
-        Timing(dataset, prerank, n_draws, grid.seeds)
-        for dataset in grid.datasets
-        if dataset in TIMED_DATASETS
+        Timing(dataset, prerank, n_draws, grid.seeds, training)
+        for dataset in first.values()
+        for training in grid.protocols
         for prerank in PRERANKS
-        if prerank in grid.preranks and prerank in preranks_of(n_targets[dataset], EXACT)
-        for n_draws in ((100, 1000) if prerank in NON_LINEAR else (100,))
+        if prerank in grid.preranks and prerank in preranks_of(n_targets[dataset], training)
+        for n_draws in DRAWS
     ]
 
 
@@ -50,7 +58,7 @@ def time_steps(timing: Timing, settings: Settings) -> dict[str, Any]:
     n_batches = 64 if on_gpu else 2
     rows = torch.arange(n_batches * batch) % len(data.train[timing.seeds[0]].x)
     few = {seed: part._replace(x=part.x[rows], y=part.y[rows]) for seed, part in data.train.items()}
-    model = Model(EXACT, timing.prerank, PUBLISHED_STRENGTH, 0)
+    model = Model(timing.training, timing.prerank, PUBLISHED_STRENGTH, 0)
     penalty = penalty_of(model, data.test.y.shape[-1], timing.n_draws)
     watch = Stopwatch()
     runs = [Run(seed, penalty, PUBLISHED_STRENGTH) for seed in timing.seeds]
@@ -58,7 +66,7 @@ def time_steps(timing: Timing, settings: Settings) -> dict[str, Any]:
     taken = min(later - earlier for earlier, later in pairwise(watch.times))
     return {
         "dataset": timing.dataset,
-        "training": EXACT,
+        "training": timing.training,
         "prerank": timing.prerank,
         "n_draws": timing.n_draws,
         "n_models": len(runs),

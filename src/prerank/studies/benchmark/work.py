@@ -1,7 +1,9 @@
 """What is done for one fleet: load and split the data, train all models, evaluate each of them under both protocols."""
 
+import json
+import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +24,12 @@ from prerank.studies.benchmark.plan import (
     penalty_of,
     preranks_of,
 )
-from prerank.studies.benchmark.records import FleetResult
+from prerank.studies.benchmark.records import FleetResult, sessions_of
 from prerank.studies.evaluation import evaluate_both, exact_tests
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.published import published_pits
 from prerank.training import FitOptions, FittedFleet, Progress, Run, TrainingSet, fit
+from prerank.writing import whole_file
 
 _LEVELS = 50  # of the reliability curves that are kept
 
@@ -89,13 +92,17 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
     seeds = sorted({model.seed for model in fleet.models})
     data = prepare(fleet.dataset, seeds, settings)
     n_targets = data.test.y.shape[-1]
-    runs = [Run(model.seed, penalty_of(model, n_targets, settings.n_draws), model.strength) for model in fleet.models]
+    runs = [
+        Run(model.seed, penalty_of(model, n_targets, settings.n_draws), model.strength, model.initialisation)
+        for model in fleet.models
+    ]
     on_gpu = torch.device(settings.device).type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(settings.device)
     options = FitOptions(
         max_epochs=settings.max_epochs, checkpoint=checkpoint, checkpoint_seconds=settings.checkpoint_seconds
     )
+    sessions = _sessions(checkpoint, settings.device)
     fitted = fit(runs, data.train, options, progress)
     batches = -(-len(data.train[seeds[0]].x) // options.batch_size)
     about = {
@@ -114,12 +121,36 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
         "seconds": fitted.seconds,
         "ms_per_step": 1000 * fitted.seconds / max(1, fitted.steps),
         "peak_bytes": torch.cuda.max_memory_allocated(settings.device) if on_gpu else 0,
-        "device": device_name(settings.device),
+        "device": " and ".join(dict.fromkeys(session["device"] for session in sessions)),
+        "processor": " and ".join(dict.fromkeys(session["processor"] for session in sessions)),
+        "sessions": len(sessions),
         "dataset_status": data.status,
     }
     records, errors = _evaluate(fleet, fitted, data, settings)
     models = _models(fleet, fitted, batches, options.patience, errors)
     return FleetResult(about, models, records, _curves(fleet, fitted, data, settings, set(errors)))
+
+
+def _sessions(checkpoint: Path | None, device: str) -> list[dict[str, str]]:
+    """Where this fleet has been trained, this time last; noted beside its checkpoint, so that a resumed one knows."""
+    here = {"device": device_name(device), "processor": processor_name()}
+    if checkpoint is None:
+        return [here]
+    path = sessions_of(checkpoint)
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and checkpoint.exists() else []
+    with whole_file(path) as partial:
+        partial.write_text(json.dumps([*before, here]), encoding="utf-8")
+    return [*before, here]
+
+
+def processor_name() -> str:
+    """What the host's processor calls itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
 
 
 def device_name(device: str) -> str:
@@ -184,8 +215,10 @@ _WHICH = ["place", "part", "protocol", "metric", "prerank"]
 def _tests(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings, places: list[int]) -> pd.DataFrame:
     """Tests and intervals on the test rows: of baselines for every pre-rank, of other models for those they penalise.
 
-    These are what the tables need; for every model and pre-rank they would take longer than the training.
+    These are what the tables need, of the first initialisation; for every model and pre-rank they would take longer than
+    the training.
     """
+    places = [place for place in places if fleet.models[place].initialisation == 0]
     known = preranks_of(data.test.y.shape[-1], EXACT)
     tables = []
     for penalty in dict.fromkeys(fleet.models[place].penalty for place in places):
@@ -223,7 +256,7 @@ def _some_at_a_time(places: list[int], rows: Rows) -> list[list[int]]:
 
 
 _RECORD_COLUMNS = [
-    "dataset", "training", "penalty", "strength", "seed", "part", "evaluation", "metric", "prerank",
+    "dataset", "training", "penalty", "strength", "seed", "initialisation", "part", "evaluation", "metric", "prerank",
     "value", "null_level", "corrected", "low", "high", "p_value",
 ]  # fmt: skip
 
@@ -239,16 +272,20 @@ def _tidy(fleet: Fleet, parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _curves(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings, failed: set[int]) -> pd.DataFrame:
-    """Reliability curves: of baselines for every pre-rank, of models with the published strength for their own."""
+    """Reliability curves: of baselines for every pre-rank, of models with the published strength for their own.
+
+    These have the curves of their margins too. Of the first initialisation alone.
+    """
     frames = []
     for place, model in enumerate(fleet.models):
         own = model.penalty == NONE or model.strength == PUBLISHED_STRENGTH
-        if not own or place in failed:
+        if not own or model.initialisation or place in failed:
             continue
         forecast, y = _forecast(fleet, fitted, data.seeds, data.test, [place])
         for protocol in (EXACT, AS_PUBLISHED):
             frames += _curves_of(model, forecast, y, protocol, settings)
-    columns = ["training", "penalty", "strength", "seed", "evaluation", "prerank", "projection", "level", "frequency"]
+    columns = [item.name for item in fields(Model)]
+    columns += ["evaluation", "prerank", "projection", "level", "frequency"]
     found = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
     return found.assign(dataset=fleet.dataset)
 
@@ -261,7 +298,7 @@ def _curves_of(
     model: Model, forecast: GaussianMixture, y: Tensor, protocol: str, settings: Settings
 ) -> list[pd.DataFrame]:
     known = preranks_of(y.shape[-1], protocol)
-    chosen = [item for name, item in known.items() if model.penalty in (NONE, name)]
+    chosen = [item for name, item in known.items() if model.penalty in (NONE, name) or name == "marginal"]
     if not chosen:
         return []
     if protocol == EXACT:

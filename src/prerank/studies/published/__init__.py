@@ -17,10 +17,11 @@ from prerank.studies.published.evaluation import (
 from prerank.studies.published.penalty import PublishedPenalty
 from prerank.studies.published.softcdf import soft_joint_cdf
 from prerank.studies.published.softdraws import SoftDraws, soft_draws, with_gumbel
-from prerank.studies.published.view import PublishedView, published_pit
+from prerank.studies.published.view import PUBLISHED_RANK, PublishedView, published_pit
 
 __all__ = [
     "BATCH",
+    "PUBLISHED_RANK",
     "PublishedPenalty",
     "PublishedView",
     "SoftDraws",

@@ -7,10 +7,10 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from prerank.calibration import PreRank, pce_kde
+from prerank.calibration import PreRank, SmoothRank, pce_kde
 from prerank.forecast import Forecast, GaussianMixture, as_observations
 from prerank.studies.published.softdraws import SoftDraws, keyed_noise, soft_streams
-from prerank.studies.published.view import published_pit
+from prerank.studies.published.view import PUBLISHED_RANK, published_pit
 from prerank.training import Numbers, PreRankPenalty, Sizes, Stream, declares_capture
 
 
@@ -23,6 +23,7 @@ class PublishedPenalty:
     n_levels: int = 100
     power: float = 1
     n_draws: int = 100
+    rank: SmoothRank = PUBLISHED_RANK
 
     def __post_init__(self) -> None:
         # what is refused there makes no sense here either
@@ -69,7 +70,7 @@ class PublishedPenalty:
         soft = SoftDraws.of(forecast, noise)
         errors = []
         for item in self._listed:
-            pit = published_pit(y, forecast, item, soft, case_weights)
+            pit = published_pit(y, forecast, item, soft, case_weights, self.rank)
             error = pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
             errors.append(error.mean(-1))
         return torch.stack(errors).mean(0)

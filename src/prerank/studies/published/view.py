@@ -11,14 +11,20 @@ from prerank.studies.published.softcdf import soft_joint_cdf
 from prerank.studies.published.softdraws import SoftDraws
 
 _SHARPNESS = 100.0  # of all sigmoids, in the units of what they compare
+PUBLISHED_RANK = SmoothRank(_SHARPNESS, relative=False)
 
 
 def published_pit(
-    y: Tensor, forecast: GaussianMixture, prerank: PreRank, soft: SoftDraws, case_weights: Tensor | None = None
+    y: Tensor,
+    forecast: GaussianMixture,
+    prerank: PreRank,
+    soft: SoftDraws,
+    case_weights: Tensor | None = None,
+    rank: SmoothRank = PUBLISHED_RANK,
 ) -> Tensor:
     """The PIT of the published experiments for one minibatch y (..., B, D): (..., B, K)."""
     projection = prerank.given(PublishedView(forecast, soft, case_weights))
-    return smooth_pit(y, Ensemble(soft.ranked), projection, SmoothRank(_SHARPNESS, relative=False))
+    return smooth_pit(y, Ensemble(soft.ranked), projection, rank)
 
 
 @dataclass(frozen=True, eq=False)

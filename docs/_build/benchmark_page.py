@@ -1,0 +1,283 @@
+"""Write docs/benchmark.md from its text and the records: `python docs/_build/benchmark_page.py`, from the root.
+
+`benchmark.md.in` is the page with fields instead of numbers, such as {before[births2.scale]:.3f}; what they may name is
+what `numbers` returns. The text around them is judged anew when the records change; the numbers follow by themselves.
+"""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from prerank.data import PAPER_DATASETS
+from prerank.studies.benchmark.agreement import AT_SELECTED, candidates, compare, shares
+from prerank.studies.benchmark.effects import (
+    LEVEL,
+    calibration_changes,
+    counts,
+    degradation_table,
+)
+from prerank.studies.benchmark.findings import computing_table, overstated, price, rejection_table
+from prerank.studies.benchmark.paper_values import paper_minutes, paper_table
+from prerank.studies.benchmark.plan import PRERANKS
+from prerank.studies.benchmark.records import Results, read_results
+from prerank.studies.benchmark.report import at_selected_strengths
+from prerank.studies.benchmark.spread import against_spread, baseline_networks
+from prerank.studies.benchmark.summaries import (
+    CELL,
+    EXACT_PROTOCOL,
+    PROTOCOLS,
+    PUBLISHED_PROTOCOL,
+    Protocol,
+    Tuned,
+    at_tuned_strength,
+    baseline,
+    datasets_run,
+    is_exact,
+    paper_cells,
+    penalised,
+    summarise,
+)
+
+ROOT = Path(__file__).parents[2]
+TEXT, PAGE = ROOT / "docs" / "_build" / "benchmark.md.in", ROOT / "docs" / "benchmark.md"
+EXACTLY, PUBLISHED = Protocol("exact", "exact"), Protocol("as published", "exact")  # trainings, evaluated exactly
+_METRICS = {"pce": "PCE", "energy_score": "energy score", "nll": "NLL"}
+
+
+def by_cell(cells: pd.DataFrame, column: str = "value") -> dict[str, float]:
+    """A column by names such as "births2.scale"."""
+    return dict(zip(cells["dataset"] + "." + cells["prerank"], cells[column], strict=True))
+
+
+def count_names(table: pd.DataFrame) -> dict[str, Any]:
+    return {key.replace(", p ≤ 5 %", "_clearly"): value for key, value in table.items()}
+
+
+def cells_of(results: Results, tuned: Tuned) -> dict[str, Any]:
+    """PCEs of cells by how they were trained, evaluated exactly; and baselines as published."""
+    plain = summarise(baseline(results, EXACT_PROTOCOL))
+    chosen = {
+        "before": plain,
+        "after": summarise(penalised(results, EXACTLY)),
+        "published": summarise(penalised(results, PUBLISHED)),
+        "tuned": summarise(at_tuned_strength(results, EXACTLY, tuned[EXACT_PROTOCOL])),
+    }
+    found: dict[str, Any] = {name: by_cell(cells) for name, cells in chosen.items()}
+    found |= {f"{name}_p": by_cell(cells, "p_value") for name, cells in chosen.items()}
+    found["expected"] = dict(plain.groupby("dataset")["null_level"].mean())
+    found["as_published"] = by_cell(summarise(baseline(results, PUBLISHED_PROTOCOL)))
+    found["as_published_expected"] = by_cell(summarise(baseline(results, PUBLISHED_PROTOCOL)), "null_level")
+    for name, cells in (("after", "exact"), ("published", "as published")):
+        changed = calibration_changes(results, cells)
+        found[f"change_{name}"] = SimpleNamespace(**count_names(counts(changed)))
+        for dataset, own in changed.groupby("dataset"):
+            found.setdefault(f"{name}_in", {})[dataset] = SimpleNamespace(**count_names(counts(own)))
+        found.setdefault("corrected", {}).update({"before": changed["before"].median(), name: changed["after"].median()})
+    at_tuned = calibration_changes(results, "exact", tuned[EXACT_PROTOCOL])
+    found["change_tuned"] = SimpleNamespace(**count_names(counts(at_tuned)))
+    found["corrected"]["tuned"] = at_tuned["after"].median()
+    found["tuned_change_p"] = by_cell(at_tuned, "p_value")
+    for name, changed in (("after", calibration_changes(results, "exact")),):
+        found[f"{name}_change_p"] = by_cell(changed, "p_value")
+    found["rejected_in"] = {
+        f"{name}.{dataset}": int((own["p_value"] <= LEVEL).sum())
+        for name in ("before", "after")
+        for dataset, own in chosen[name].groupby("dataset")
+    }
+    return found
+
+
+def verdicts_of(results: Results, tuned: Tuned) -> dict[str, Any]:
+    """Counts of tests, of both evaluations by one rule, and of scores that got worse."""
+    table = rejection_table(results, tuned).set_index("models")
+    short = ["baseline", "exact10", "exact_tuned", "published10", "published_tuned"]
+    found: dict[str, Any] = {f"tests_{name}": table.iloc[place] for place, name in enumerate(short)}
+    both = overstated(results)
+    found["both"] = SimpleNamespace(
+        cells=len(both),
+        called=int(both["called_miscalibrated"].sum()),
+        above=int(both["above_null"].sum()),
+        exact=both["exact"].median(),
+        exact_null=both["exact_null"].median(),
+        published=both["published"].median(),
+        published_null=both["published_null"].median(),
+        excess=(both["exact"] - both["exact_null"]).median(),
+        published_excess=(both["published"] - both["published_null"]).median(),
+    )
+    for row in degradation_table(results, tuned).to_dict("records"):
+        name = "_".join(("exact" if row["trained"] == "exactly" else "published", row["strength"], row["score"].split()[0]))
+        found[f"worse_{name}"] = SimpleNamespace(**count_names(row))
+    for protocol in PROTOCOLS:
+        name = "exact" if protocol is EXACT_PROTOCOL else "published"
+        found[f"cost_{name}10"] = price(results, protocol).median(numeric_only=True)
+        found[f"cost_{name}_tuned"] = price(results, protocol, tuned[protocol]).median(numeric_only=True)
+    house = baseline(results, EXACT_PROTOCOL, "nll").query("dataset == 'house'")["value"]
+    found["house"] = SimpleNamespace(middle=house.median(), worst=house.max())
+    return found
+
+
+def agreement_of(results: Results, cells: dict[str, pd.DataFrame]) -> dict[str, Any]:
+    """How the as-published cells compare with the paper's."""
+    selected = at_selected_strengths(results)
+    compared = compare(results, cells | selected)
+    counted = shares(compared)
+    counted = counted[counted["data"] == "exact"].set_index("table")
+    rows = []
+    for table, words in (
+        ("pce_baseline", "baseline PCE"),
+        *((f"{name}_regularised", f"regularised {words}, strength 10") for name, words in _METRICS.items()),
+        *(
+            (f"{name}_regularised{AT_SELECTED}", f"regularised {words}, the paper's selected strengths")
+            for name, words in _METRICS.items()
+        ),
+    ):
+        row = counted.loc[table]
+        rows.append(
+            f"| {words} | {row['cells']} | {row['agree']} ({100 * row['share']:.0f} %) | "
+            f"{100 * row['median deviation']:.1f} % |"
+        )
+    nll = compared[(compared["table"] == f"nll_regularised{AT_SELECTED}") & compared["exact_data"]]
+    error = 2 * np.hypot(nll["standard_error"], nll["standard_error_paper"])
+    ratio = {}
+    for name in ("marginal", "pca"):
+        printed = paper_table(f"pce_{name}_all").set_index(CELL)["value"]
+        exact_data = compared.loc[compared["exact_data"], "dataset"].unique()
+        for what, ours in (("ours", cells[f"pce_{name}_all"]), ("baseline", cells["pce_baseline"])):
+            own = ours[ours["dataset"].isin(exact_data)].set_index(CELL)["value"]
+            ratio.setdefault(what, []).append((printed / own).dropna())
+    made_with = candidates(results)
+    made_with["name"] = made_with["our penalty"].str.replace(" + ", "_") + made_with["strength"].map("_{:g}".format)
+    return {
+        "agreement": "\n".join(rows),
+        "agree": {table: row for table, row in counted.iterrows()},
+        "nll_cells": len(nll),
+        "nll_wide": int((error > 1).sum()),
+        "nll": {f"{r['dataset']}.{r['prerank']}": r for _, r in nll.assign(two_errors=error).iterrows()},
+        "regularised": {
+            f"{r['table'].split('_regularised')[0]}{'@' if AT_SELECTED in r['table'] else ''}.{r['dataset']}.{r['prerank']}": r
+            for _, r in compared[compared["table"].str.contains("_regularised")].iterrows()
+        },
+        "paper": {f"{r['table']}.{r['dataset']}.{r['prerank']}": r["value_paper"] for _, r in compared.iterrows()},
+        "all_over_ours": pd.concat(ratio["ours"]).median(),
+        "all_over_baseline": pd.concat(ratio["baseline"]).median(),
+        "made_with": {f"{r['table']}.{r['name']}": r for r in made_with.to_dict("records")},
+        "selected": counted.loc["selected_lambda"],
+    }
+
+
+def computing_of(results: Results) -> dict[str, Any]:
+    """What was run, and what it took."""
+    ran, fleets = datasets_run(results), results.fleets
+    table = computing_table(results)
+    names = sorted(ran.index, key=lambda name: (ran["n_targets"][name], ran["n_train"][name]))
+    by_fleet = table.set_index(["dataset", "training"])
+    rows = [
+        f"| {name} | {ran['n_targets'][name]} | {ran['n_train'][name]:,} | "
+        + " | ".join(
+            f"{by_fleet.loc[(name, training), 'steps']:,} | {by_fleet.loc[(name, training), 'seconds']:.0f}"
+            for training in ("exact", "as published")
+        )
+        + " |"
+        for name in names
+    ]
+    total = fleets.groupby("training")["seconds"].sum()
+    small = fleets[fleets["dataset"] != "calcofi"].groupby("training")["seconds"].sum()
+    authors = paper_minutes().query("n_draws == 100").groupby("dataset")["minutes"].mean()
+    timed = results.timings.set_index(["dataset", "prerank", "n_draws"])["ms_per_step"]
+    missing = [item.name for item in PAPER_DATASETS if item.name not in ran.index]
+    exact = table[table["training"] == "exact"].set_index("dataset")
+    return {
+        "n_datasets": len(ran),
+        "n_paper": sum(is_exact(status) for status in ran["dataset_status"]),
+        "n_fleets": len(fleets),
+        "n_models": len(results.models),
+        "n_baselines": int((results.models["penalty"] == "none").sum()),
+        "missing": ", ".join(missing),
+        "fleet_rows": "\n".join(rows),
+        "seconds": total,
+        "seconds_small": small,
+        "peak_low": fleets["peak_bytes"].min() / 1e9,
+        "peak_high": fleets["peak_bytes"].max() / 1e9,
+        "rows": {f"{name}": ran.loc[name] for name in ran.index},
+        "per_model": exact["seconds per model"],
+        "fleet_seconds": by_fleet["seconds"].unstack(),
+        "authors": authors,
+        "minutes": by_cell(paper_minutes().query("n_draws == 100"), "minutes"),
+        **{f"ratio_{name}": int(round(exact["authors' ratio"][name], -2)) for name in authors.index if name in exact.index},
+        "step": {f"{d}.{p}.{n}": value for (d, p, n), value in timed.items()},
+        "models_in": fleets.set_index(["dataset", "training"])["n_models"].unstack(),
+        "diverged": int(results.models["diverged"].sum()) or "none",
+        "n_preranks": len(PRERANKS),
+    }
+
+
+def further_of() -> dict[str, Any]:
+    """Records beside the grid: steps of the evaluation taken alone, initialisations, another order of targets."""
+    folder = ROOT / "results" / "ablation" / "evaluation"
+    steps = pd.read_csv(folder / "households.csv").groupby(["prerank", "draws", "rank", "cases"])["value"].mean()
+    ways = {
+        "true draws, rank, all rows": ("true", "rank", "whole"),
+        "per 256": ("true", "rank", "per 256"),
+        "per 256, sigmoid": ("true", "sigmoid", "per 256"),
+        "soft draws, rank, all rows": ("soft", "rank", "whole"),
+        "as published": ("soft", "sigmoid", "per 256"),
+    }
+    lines = [f"| pre-rank | {' | '.join(ways)} |", f"| --- |{' ---: |' * len(ways)}"]
+    for prerank in PRERANKS:
+        cells = " | ".join(f"{steps[(prerank, *way)]:.3f}" for way in ways.values())
+        lines.append(f"| {prerank} | {cells} |")
+    several = read_results(ROOT / "results" / "initialisations")
+    spread = against_spread(several)
+    networks = baseline_networks(several).query("dataset == 'births1' and prerank == 'HDR'")
+    scored = networks.merge(several.models.query("dataset == 'births1'"), on=["seed", "initialisation"])
+    other = pd.read_csv(folder / "wq.alphabetical.csv").query("prerank == 'dependency' and draws == 'soft'")
+    other = other.query("rank == 'sigmoid' and cases == 'per 256'")["value"]
+    return {
+        "ablation_table": "\n".join(lines),
+        "births1": SimpleNamespace(
+            networks=len(networks),
+            low=networks["value"].min(),
+            high=networks["value"].max(),
+            means=", ".join(f"{mean:.3f}" for mean in networks.groupby("initialisation")["value"].mean()),
+            correlation=f"{np.corrcoef(scored['value'], scored['best_score'])[0, 1]:.2f}".replace("-", "−"),
+        ),
+        "spread": SimpleNamespace(
+            datasets=", ".join(spread["dataset"].unique()),
+            initialisations=int(spread["initialisations"].min()),
+            cells=len(spread),
+            share=int(spread["within 20 %"].sum()),
+            two=int(spread["within 2 deviations"].sum()),
+        ),
+        "wq_alphabetical": other.mean(),
+        "wq_alphabetical_error": other.sem(),
+        "wq_all": paper_table("pce_pca_all").set_index(CELL)["value"]["wq", "dependency"],
+    }
+
+
+def numbers(results: Results) -> dict[str, Any]:
+    """Everything that the page may name."""
+    published = paper_cells(results, PUBLISHED_PROTOCOL)
+    exact = paper_cells(results, EXACT_PROTOCOL)
+    tuned = {EXACT_PROTOCOL: exact["selected_lambda"], PUBLISHED_PROTOCOL: published["selected_lambda"]}
+    return (
+        cells_of(results, tuned)
+        | verdicts_of(results, tuned)
+        | agreement_of(results, published)
+        | computing_of(results)
+        | further_of()
+    )
+
+
+def page(results: Results) -> str:
+    """The page with the numbers of the results."""
+    text = TEXT.read_text(encoding="utf-8").format(**numbers(results))
+    return re.sub(r"(?<=\d)%", " %", text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(read_results(ROOT / "results" / "benchmark")), encoding="utf-8")
+    print(f"{PAGE.relative_to(ROOT)} written")

@@ -1,0 +1,28 @@
+"""How large a dataset is, known before it is loaded."""
+
+from typing import NamedTuple
+
+from prerank.data import BUILTIN, PAPER_DATASETS, DataError, dataset, extra_datasets
+
+
+class Shape(NamedTuple):
+    """Rows and targets of a dataset."""
+
+    n_rows: int
+    n_targets: int
+
+
+def shape_of(name: str) -> Shape:
+    """How large a dataset is, without loading it if the catalogue knows."""
+    if name in BUILTIN:
+        table = BUILTIN[name].table()
+        return Shape(table.n_cases, table.n_targets)
+    for entry in extra_datasets():
+        if entry.name == name:
+            return Shape(entry.n_rows, entry.n_targets)
+    try:
+        known = dataset(name)
+    except DataError:
+        names = ", ".join([entry.name for entry in PAPER_DATASETS] + list(BUILTIN))
+        raise DataError(f"There is no dataset {name!r}. Known are {names}.") from None
+    return Shape(known.n_rows, known.n_targets)
