@@ -11,8 +11,8 @@ from prerank.estimator import MixtureRegressor, NegativeEnergyScore, NegativePCE
 
 
 def main() -> None:
-    table = Bimodal().table(600, seed=0)
-    network = MixtureRegressor(PCA(), hidden=(16,), learning_rate=0.02, patience=5, random_state=0)
+    table = Bimodal().table(400, seed=0)
+    network = MixtureRegressor(PCA(), hidden=(16,), learning_rate=0.05, patience=3, random_state=0)
     search = GridSearchCV(
         make_pipeline(StandardScaler(), network),
         {"mixtureregressor__n_components": [1, 2], "mixtureregressor__strength": [0.0, 1.0]},
