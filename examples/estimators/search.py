@@ -26,7 +26,7 @@ def main() -> None:
         found[["n_components", "strength", "mean_test_energy_score", "mean_test_pce"]].round(4).to_string(index=False)
     )
     print("chosen:", search.best_params_)
-    print(predict_distribution(search, table.x[:4]))
+    print("mean of the first row:", predict_distribution(search, table.x[:1]).mean.numpy().round(2))
 
 
 if __name__ == "__main__":
