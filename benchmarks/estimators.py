@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
-from crossfit import Task, judged, known, markdown, task_of
+from crossfit import N_DRAWS, Task, judged, known, markdown, task_of
 from other_models import BoostedQuantiles, ForestWeights, LinearGaussian
-from prerank import paper_preranks
+from prerank import Ensemble, paper_preranks
 from prerank.data import PAPER_SEEDS
 from prerank.estimator import CalibratedRegressorCV, MixtureRegressor, predict_distribution
 
@@ -63,6 +64,15 @@ def fitted(method: str, task: Task, device: str | None) -> tuple[Any, float]:
     return model, time.perf_counter() - started
 
 
+def in_values(task: Task, model: Any) -> dict[str, Any]:
+    """What is to be said of a model: by draws in values of the targets, and by its own likelihood, if it has one."""
+    forecast = predict_distribution(model, task.x_test)
+    if isinstance(forecast, Ensemble) or not hasattr(model, "sample"):
+        return judged(task, forecast)
+    members = torch.as_tensor(model.sample(task.x_test, N_DRAWS, seed=1), device=forecast.mean.device)
+    return {**judged(task, forecast, Ensemble(members)), "nll": -model.score(task.x_test, task.y_test)}
+
+
 def run(options: argparse.Namespace) -> None:
     started = time.monotonic()
     there = {(row["dataset"], row["seed"], row["method"]) for row in known(options.out)}
@@ -77,11 +87,7 @@ def run(options: argparse.Namespace) -> None:
                     return
                 model, seconds = fitted(method, task, options.device)
                 about = {"dataset": name, "seed": seed, "method": method, "seconds": seconds}
-                row = {
-                    **about,
-                    "device": options.device or "cpu",
-                    **judged(task, predict_distribution(model, task.x_test)),
-                }
+                row = {**about, "device": options.device or "cpu", **in_values(task, model)}
                 with options.out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
                 print(f"{name}, seed {seed}, {method}: {seconds:.0f} s; {time.monotonic() - started:.0f} s", flush=True)

@@ -24,8 +24,8 @@ def predict_distribution(estimator: Any, X: Any) -> Forecast:
     >>> table = Bimodal().table(200)
     >>> network = MixtureRegressor(n_components=2, hidden=(8,), learning_rate=0.1, patience=2, random_state=0)
     >>> model = make_pipeline(StandardScaler(), network).fit(table.x, table.y)
-    >>> predict_distribution(model, table.x[:5])
-    GaussianMixture(5 cases, 2 components, 2 targets)
+    >>> predict_distribution(model, table.x[:5]).batch_shape
+    torch.Size([5])
     """
     if hasattr(estimator, "predict_distribution"):
         return estimator.predict_distribution(X)
