@@ -39,7 +39,10 @@ def test_the_conda_recipe_has_the_version_and_the_requirements_of_the_package():
     recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8"))
     assert recipe["context"]["version"] == prerank.__version__
     assert PROJECT["project"]["requires-python"] == f">={recipe['context']['python_min']}"
-    ours = {re.sub(r"^[\w-]+", lambda name: CONDA_NAMES.get(name[0], name[0]), r) for r in PROJECT["project"]["dependencies"]}
+    ours = {
+        re.sub(r"^[\w-]+", lambda name: CONDA_NAMES.get(name[0], name[0]), r)
+        for r in PROJECT["project"]["dependencies"]
+    }
     theirs = {requirement.replace(" ", "") for requirement in recipe["requirements"]["run"]}
     assert {requirement for requirement in theirs if not requirement.startswith("python>=")} == ours
 
