@@ -15,7 +15,7 @@ def require_whole(value: Any, name: str, at_least: int | None = 1) -> int:
     """
     said = "a whole number" if at_least is None else f"a whole number of at least {at_least}"
     try:
-        if isinstance(value, bool | np.bool_):  # asked first: NumPy before 2.3 takes its booleans for numbers, and warns
+        if isinstance(value, bool | np.bool_):  # before NumPy takes its own for numbers, with a warning
             raise TypeError
         whole = operator.index(value)
     except TypeError:
