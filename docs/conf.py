@@ -39,6 +39,7 @@ suppress_warnings = ["myst-nb.lexer"]  # the language of a cell that was not run
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600  # seconds per cell, for a busy machine
 nb_merge_streams = True
+nb_output_stderr = "remove-warn"  # a page shows no warnings, so none may be given
 
 copybutton_exclude = ".linenos, .gp, .go"
 

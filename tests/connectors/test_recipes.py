@@ -52,11 +52,12 @@ def test_a_recipe_brings_the_cases_and_targets_into_place(name, tmp_path, monkey
         exec(compile(RECIPES[name], f"{PAGE.name}, {name}", "exec"), names)
     result = names["result"]
     assert result.pit.values.shape[:1] == SHAPES[name][:1]
-    assert len(result.to_frame().loc[["marginal"]]) == 1
     assert int(result.to_frame().loc["marginal", "projections"]) == SHAPES[name][1]
     assert np.isfinite(result.to_frame()["PCE"]).all()
     if name in TRUE:
         # their seeds are fixed and the verdict's level is 5 %; mixed-up axes give p-values of 0.001
         assert result.p_value > 0.01
-    for extra in ("same",):
-        assert names.get(extra, True) is True
+    if name in ("scikit-learn forests", "sbi", "NGBoost"):
+        # they learn well enough that a wrong order of cases or targets, which makes them twice too narrow, would show (0.1)
+        assert result.to_frame().loc["marginal", "PCE"] < 0.06
+    assert names.get("same", True) is True  # what the recipe compares

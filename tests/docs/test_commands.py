@@ -53,6 +53,7 @@ class How(NamedTuple):
 AS_IT_STANDS = {
     "prerank --help": "",
     "prerank --version": "",
+    "prerank check --help": "",
     "prerank datasets": "",
     "prerank check forecasts.csv observations.csv": "",
     "prerank check forecasts.csv observations.csv --prerank location --prerank HDR": "",

@@ -15,11 +15,11 @@ def require_whole(value: Any, name: str, at_least: int | None = 1) -> int:
     """
     said = "a whole number" if at_least is None else f"a whole number of at least {at_least}"
     try:
+        if isinstance(value, bool | np.bool_):  # before NumPy takes its own for numbers, with a warning
+            raise TypeError
         whole = operator.index(value)
     except TypeError:
         raise TypeError(f"{name}={value!r}: {said}") from None
-    if isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}={value!r}: {said}")
     if at_least is not None and whole < at_least:
         raise ValueError(f"{name}={value!r}: {said}")
     return whole
