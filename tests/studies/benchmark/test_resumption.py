@@ -27,7 +27,7 @@ GRID = Grid(("diabetes",), preranks=("location",), strengths=(10.0,), seeds=(0,)
 SETTINGS = Settings(n_replicates=19, max_epochs=40, checkpoint_seconds=0.05)
 ARGUMENTS = split(
     "benchmark --datasets diabetes --preranks location --strengths 10 --seeds 0 --max-epochs 40 --replicates 19 "
-    "--checkpoint-seconds 0.05"
+    "--checkpoint-seconds 0.05 --no-timing"
 )
 TIMES = ["seconds", "ms_per_step", "sessions"]
 LIMIT = 120  # seconds after which a test gives up waiting
@@ -37,7 +37,7 @@ LIMIT = 120  # seconds after which a test gives up waiting
 def uninterrupted(tmp_path_factory):
     """The results of a run that nothing disturbed, and how long it took."""
     folder, started = tmp_path_factory.mktemp("uninterrupted"), time.monotonic()
-    assert run_benchmark(GRID, folder, SETTINGS).failed == []
+    assert run_benchmark(GRID, folder, SETTINGS, timing=False).failed == []
     return read_results(folder), time.monotonic() - started
 
 
@@ -93,7 +93,7 @@ def test_fleets_beside_each_other_end_the_same_when_a_process_dies(uninterrupted
 
     assassin = Thread(target=kill)
     assassin.start()
-    summary = run_benchmark(GRID, tmp_path, SETTINGS, Beside(2))
+    summary = run_benchmark(GRID, tmp_path, SETTINGS, Beside(2), timing=False)
     assassin.join()
     assert len(killed[0]) == 2
     assert summary == (2, 0, [])
@@ -153,7 +153,7 @@ def test_a_worker_that_dies_in_training_changes_nothing(uninterrupted, cluster, 
 
     assassin = Thread(target=kill)
     assassin.start()
-    summary = run_benchmark(GRID, tmp_path, SETTINGS, OnDask(cluster.scheduler_address))
+    summary = run_benchmark(GRID, tmp_path, SETTINGS, OnDask(cluster.scheduler_address), timing=False)
     assassin.join()
     assert killed == [doomed]
     assert summary == (2, 0, [])
