@@ -1,6 +1,5 @@
 """A model that has stopped may go on from its best weights, more slowly; Ctrl-C may end a fit and keep what it has."""
 
-import os
 import signal
 import threading
 from dataclasses import replace
@@ -106,7 +105,7 @@ class PressesCtrlC(Silent):
     def advance(self, epoch: int, active: int, best: torch.Tensor) -> None:
         if epoch == 2:
             for _ in range(self.times):
-                os.kill(os.getpid(), signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
 
 
 def test_ctrl_c_keeps_the_best_so_far_where_that_is_wanted(tiny, small):

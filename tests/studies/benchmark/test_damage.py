@@ -68,7 +68,7 @@ def test_a_damaged_file_is_named_with_what_to_delete(folder, name, damage):
 
 @pytest.mark.parametrize("damage", ["empty", "cut short", "no text", "a list", "other names"])
 def test_a_damaged_grid_is_named_before_anything_is_trained(tmp_path, monkeypatch, damage):
-    monkeypatch.setattr("prerank.studies.benchmark.run.work", lambda *_: pytest.fail("nothing is to be trained"))
+    monkeypatch.setattr("prerank.studies.benchmark.executors.work", lambda *_: pytest.fail("nothing is to be trained"))
     (tmp_path / "grid.json").write_text(json.dumps({"datasets": ["diabetes"], "protocols": ["exact"]}))
     DAMAGES[damage](tmp_path / "grid.json")
     before = (tmp_path / "grid.json").read_bytes()
@@ -97,7 +97,7 @@ def elsewhere(make):
 
 
 def test_results_of_other_datasets_are_reported_and_said_to_be_beyond_comparison(elsewhere, tmp_path, monkeypatch):
-    monkeypatch.setattr("prerank.studies.benchmark.report.save_figure", lambda figure, path: [path.with_suffix(".png")])
+    monkeypatch.setattr("prerank.studies.benchmark.report_files.save_figure", lambda figure, path: [path.with_suffix(".png")])
     monkeypatch.setattr("matplotlib.figure.Figure.draw_without_rendering", lambda figure: None)
     text = write_report(elsewhere, tmp_path)[0].read_text(encoding="utf-8")
     assert "**Agreement with the paper: unknown**" in text
