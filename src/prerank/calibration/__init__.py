@@ -38,7 +38,7 @@ from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
 from prerank.calibration.reading import read
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit
-from prerank.calibration.tally import Accumulated, Setting, Tally, tally
+from prerank.calibration.tallies import Accumulated, Setting, Tally, tally
 from prerank.calibration.testing import PCETest, chi_square_test, ks_test, pce_test
 from prerank.calibration.views import DistributionView, Learnt, Needs, PointsView, View, needs_of, view_of
 
