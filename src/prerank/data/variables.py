@@ -29,8 +29,8 @@ def read_variables(
     others. Several dimensions of cases, or of targets, are taken together. `value` and `observation` are needed
     where a file has several variables to choose from. `keep` names variables or coordinates along the cases.
     """
-    own = opened(forecasts)
-    other = own if observations is None else opened(observations)
+    own = opened(forecasts, case)
+    other = own if observations is None else opened(observations, case)
     from prerank.forecast import USUAL_NAMES  # torch loads slowly
 
     members_dims = (member,) if member is not None else USUAL_NAMES["member"]
