@@ -421,7 +421,7 @@ LABELS: list[Case] = [
     ),
     (
         "two orders of dimensions",
-        lambda: check(YX.T, EX),
+        lambda: check(YX.rename(time="a", station="b").T, EX.rename(time="a", station="b")),
         ValueError,
         "in another order; say which holds the cases: axes=",
     ),
@@ -457,9 +457,9 @@ LABELS: list[Case] = [
     ),
     (
         "dimensions half known",
-        lambda: as_ensemble(EX.rename(number="member").transpose("member", "time", "station")),
+        lambda: as_ensemble(EX.rename(number="member", time="a", station="b").transpose("member", "a", "b")),
         ValueError,
-        "'time' and 'station' could be case or target",
+        "'a' and 'b' could be case or target",
     ),
     (
         "axes of an array by name",

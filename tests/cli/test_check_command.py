@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from prerank import HDR, Location, check
 from prerank.calibration import holm
 from prerank.cli.main import app
+from prerank.diagnosis import inchunks
 
 REAL = os.environ.get("PRERANK_REAL")
 N_CASES, N_MEMBERS = 60, 9
@@ -139,6 +140,37 @@ def test_every_format_gives_the_numbers_of_the_arrays(write, arrays, tmp_path):
         key = name.lower().replace(" ", "_").replace("-", "_")
         assert [row[key] for row in found["preranks"]] == expected.table[name].tolist()
     assert [row["projection"] for row in found["projections"]][:3] == TARGETS
+
+
+@pytest.mark.filterwarnings("ignore")  # about text in Zarr stores
+@pytest.mark.parametrize("kind", ["classic", "netCDF4", "zarr"])
+def test_files_that_are_read_in_chunks_give_the_same_p_values(kind, arrays, tmp_path, monkeypatch):
+    xr = pytest.importorskip("xarray")
+    pytest.importorskip("dask.array")
+    if kind != "classic":
+        pytest.importorskip(kind)
+    y, members = arrays
+    coordinates = {"time": DAYS, "station": TARGETS, "week": ("time", np.arange(N_CASES) // 2)}
+    variables = {"t2m": (("number", "time", "station"), members.swapaxes(0, 1)), "seen": (("time", "station"), y)}
+    dataset = xr.Dataset(variables, coordinates)
+    path = tmp_path / ("f.zarr" if kind == "zarr" else "f.nc")
+    if kind == "zarr":
+        dataset.chunk({"time": 13}).to_zarr(path, consolidated=False)
+    else:
+        dataset.to_netcdf(path, engine="scipy" if kind == "classic" else kind.lower())
+    asked = [path, "--prerank", "location", "--prerank", "HDR", "--block", "week", "--json"]
+    whole = json.loads(invoke(*asked).stdout)
+    monkeypatch.setattr("prerank.data.stores.LARGE", 0)
+    monkeypatch.setattr("prerank.data.stores._CHUNK", 13 * members[0].nbytes)
+    monkeypatch.setattr("prerank.forecast.lazymembers.VALUES", 13 * members[0].size)
+    read = []
+    look = inchunks._look
+    monkeypatch.setattr(inchunks, "_look", lambda block, *others: read.append(len(block)) or look(block, *others))
+    chunked = json.loads(invoke(*asked).stdout)
+    assert read == [13, 13, 13, 13, 8]
+    assert [row["p_value"] for row in chunked["preranks"]] == [row["p_value"] for row in whole["preranks"]]
+    assert [row["pce"] for row in chunked["preranks"]] == pytest.approx([row["pce"] for row in whole["preranks"]])
+    assert chunked["notes"] == whole["notes"]
 
 
 def test_the_table_is_that_of_check(arrays, tmp_path):

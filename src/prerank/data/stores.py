@@ -3,6 +3,7 @@
 import io
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from prerank.data.errors import DataError
 
 NETCDF = (".nc", ".nc4", ".cdf", ".netcdf", ".h5netcdf")
 LARGE = 1 << 28  # bytes of a dataset from which it is read in chunks
+_CHUNK = 1 << 26  # bytes of a chunk of a file that has none
 _ZARR_METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
 
 
@@ -18,8 +20,11 @@ def is_zarr(path: Path) -> bool:
     return path.suffix.lower() == ".zarr" or any((path / name).is_file() for name in _ZARR_METADATA[:3])
 
 
-def opened(path: Path) -> Any:
-    """The dataset of a path. From `LARGE` on its variables are Dask arrays, read when and where they are needed."""
+def opened(path: Path, case: Sequence[str] = ()) -> Any:
+    """The dataset of a path. From `LARGE` on its variables are Dask arrays, read when and where they are needed.
+
+    A Zarr store has chunks; a NetCDF file is cut along its cases, dimensions of which are named `case` or as usual.
+    """
     try:
         import xarray
     except ImportError:
@@ -34,7 +39,7 @@ def opened(path: Path) -> Any:
             warnings.simplefilter("ignore")
             dataset = xarray.open_dataset(path, engine="zarr") if zarr else _netcdf(xarray, path)
             if dataset.nbytes >= LARGE and _dask_is_there():
-                return dataset.chunk({}) if not zarr else xarray.open_dataset(path, engine="zarr", chunks={})
+                return xarray.open_dataset(path, engine="zarr", chunks={}) if zarr else _cut(dataset, case)
             with dataset:
                 return dataset.load()
     except Exception as error:  # a damaged file makes its parser fail in any way
@@ -50,6 +55,15 @@ def _netcdf(xarray: Any, path: Path) -> Any:
     # SciPy reads the classic format; a small file from memory, since it would keep a damaged one mapped
     source: Any = io.BytesIO(path.read_bytes()) if path.stat().st_size < LARGE else path
     return xarray.open_dataset(source, engine="scipy")
+
+
+def _cut(dataset: Any, case: Sequence[str]) -> Any:
+    from prerank.forecast import USUAL_NAMES  # torch loads slowly
+
+    largest = max(dataset.data_vars.values(), key=lambda variable: variable.nbytes)
+    along = [dim for dim in largest.dims if dim in (case or USUAL_NAMES["case"])] or list(largest.dims)
+    each = largest.nbytes // largest.sizes[along[0]]
+    return dataset.chunk({along[0]: max(1, _CHUNK // max(1, each))})
 
 
 def _dask_is_there() -> bool:

@@ -31,8 +31,8 @@ def read_variables(
     where a file has several variables to choose from. `keep` names variables or coordinates along the cases. With
     `need_observations=False` observations that are not there are NaN.
     """
-    own = opened(forecasts)
-    other = own if observations is None else opened(observations)
+    own = opened(forecasts, case)
+    other = own if observations is None else opened(observations, case)
     from prerank.forecast import USUAL_NAMES  # torch loads slowly
 
     members_dims = (member,) if member is not None else USUAL_NAMES["member"]
