@@ -56,6 +56,17 @@ def test_the_tables_are_made_from_the_records(summary, benchmark_script):
     assert f"covered as promised in all {int(own.sum())} cells" in " ".join(PAGE.split())
 
 
+def test_what_the_page_says_of_single_datasets_is_recorded(benchmark_script):
+    records = benchmark_script("recalibration_tables").read(FOLDER / "real.jsonl")
+    n_cal = {item["dataset"]: item["n_cal"] for item in records if item["method"] == "plain"}
+    with (FOLDER / "scores.csv").open() as stream:
+        default = {row["dataset"]: row for row in csv.DictReader(stream) if row["method"] == "affine + tilt + tilt"}
+    said = " ".join(PAGE.split())
+    assert f"a smooth tilt of {n_cal['wq']} and {n_cal['scpf']} cases" in said
+    assert f"the energy score falls by {-float(default['scm20d']['change %']):.0f} %" in said
+    assert f"pools of 5,000 were worth {5000 * float(default['wq']['effective share']):.0f} draws" in said
+
+
 def test_the_decision_shows_what_was_tried_as_it_is_recorded(benchmark_script):
     tables = benchmark_script("recalibration_tables")
     page = (ROOT / "docs" / "decisions" / "23-recalibration.md").read_text(encoding="utf-8")

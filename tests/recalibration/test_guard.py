@@ -53,6 +53,18 @@ def test_resampling_at_even_steps_makes_no_copies_of_members_that_weigh_alike():
     assert len(picked.unique()) == 50
 
 
+@pytest.mark.parametrize(("share", "pool"), [(1.0, 300), (0.2, 1000), (0.001, 3000)])
+def test_a_pool_grows_as_its_effective_share_falls(share, pool, standard, monkeypatch):
+    """Two effective draws for every one that is asked for, up to ten times the usual pool."""
+    asked = []
+    base = standard(3)
+    ensemble = type(base).ensemble
+    monkeypatch.setattr(type(base), "ensemble", lambda self, n, *rest: (asked.append(n), ensemble(self, n, *rest))[1])
+    law = Tilted(base, OldPITs((Marginal(),), 10, 0), torch.zeros(1, 2), pool=300, share=share)
+    assert law.ensemble(100).members.shape == (3, 100, 2)
+    assert asked == [pool]
+
+
 def test_a_tilt_of_a_tilt_has_a_density_and_draws_of_the_law_at_the_bottom():
     base = GaussianMixture(torch.zeros(1, 1), torch.zeros(1, 1, 1, dtype=torch.float64), torch.ones(1, 1, 1, 1))
     theta = torch.tensor([[0.5], [-0.2]], dtype=torch.float64)

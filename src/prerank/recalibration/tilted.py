@@ -17,6 +17,7 @@ from prerank.recalibration.parts import select, some_cases
 from prerank.wording import shape_in_words
 
 POOL_PER_DRAW = 2
+LARGEST_POOL = 10  # times the usual one: beyond it a few copies cost less than draws
 
 
 class Moments(NamedTuple):
@@ -36,10 +37,10 @@ class Tilted(Distribution):
     come from the forecast at the bottom, its `root`, and weigh by all tilts at once.
 
     Draws are equally weighted: resampled by their weights, at even steps, from `pool` draws of the root, or from as many
-    as are worth two for every draw that is asked for, by `share`, the effective share of a pool that is expected; so few
-    are copies. `effective_size` (N,) is how many independent draws a pool is worth. The normaliser,
-    mean and covariance are averages over a pool; `log_normaliser_error` (N,) is the standard error of the log density that
-    comes of it, and where the effective size is small the log density is optimistic. Draws through
+    as are worth two for every draw that is asked for, by `share`, the effective share of a pool that is expected, but at
+    most ten times `pool` for that; so few are copies. `effective_size` (N,) is how many independent draws a pool is worth.
+    The normaliser, mean and covariance are averages over a pool; `log_normaliser_error` (N,) is the standard error of the
+    log density that comes of it, and where the effective size is small the log density is optimistic. Draws through
     `prerank.forecast.equally_weighted_draws` depend on (seed, stream, case) alone if those of the root do.
     """
 
@@ -128,7 +129,8 @@ class Tilted(Distribution):
     ) -> Ensemble:
         """Equally weighted draws (N, M, D), resampled from a pool."""
         ids = self.case_ids if case_ids is None else case_ids.cpu()
-        n_points = max(self.pool, math.ceil(POOL_PER_DRAW * n_draws / self.share))
+        wanted = math.ceil(POOL_PER_DRAW * n_draws / self.share)
+        n_points = max(self.pool, POOL_PER_DRAW * n_draws, min(wanted, LARGEST_POOL * self.pool))
         drawn = []
         for cases, part in self._parts(n_points, None):
             # PITs are learnt under the forecast's own identifiers, whatever names the draws are asked for by
