@@ -97,7 +97,8 @@ def elsewhere(make):
 
 
 def test_results_of_other_datasets_are_reported_and_said_to_be_beyond_comparison(elsewhere, tmp_path, monkeypatch):
-    monkeypatch.setattr("prerank.studies.benchmark.report_files.save_figure", lambda figure, path: [path.with_suffix(".png")])
+    module = "prerank.studies.benchmark.report_files"
+    monkeypatch.setattr(f"{module}.save_figure", lambda figure, path: [path.with_suffix(".png")])
     monkeypatch.setattr("matplotlib.figure.Figure.draw_without_rendering", lambda figure: None)
     text = write_report(elsewhere, tmp_path)[0].read_text(encoding="utf-8")
     assert "**Agreement with the paper: unknown**" in text
