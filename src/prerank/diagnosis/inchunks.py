@@ -24,7 +24,7 @@ from prerank.diagnosis.suspicions import Sorted, first_members, sorted_members
 from prerank.diagnosis.units import Sizes, Units
 from prerank.forecast import Ensemble, Fills, LazyMembers, as_tensor, fills_of, in_one_precision, in_order
 
-_VALUES = 1 << 22  # values of members that are ranked at once
+_VALUES = 1 << 21  # values of members that are ranked at once
 
 
 @dataclass(frozen=True, eq=False)

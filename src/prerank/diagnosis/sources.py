@@ -172,7 +172,7 @@ class LazySource:
         if found.n_missing:
             total = len(cases) * self.n_members
             notes.append(f"{found.n_missing} of {total} members left out: they have missing values")
-        left = self.y[cases]
+        left = self.y if len(cases) == len(self.y) else self.y[cases]
         self.units = chosen_units(Sizes.of(left), found.sizes, True, asked.scale, list(names), self.y.dtype)
         notes.extend(self.units.notes)
         self.prepared = Prepared(left, self.members, cases, None, notes, inputs.labels, names, len(self.y))
@@ -194,7 +194,8 @@ class LazySource:
         ranking = Ranking(self.preranks, self.precision, self.units, setting, self.found.absent)
         with check_progress(2 * int(torch.tensor(self.members.shape).prod())) as on_progress:
             done = _told(on_progress, len(self.y))
-            pit, test = ranked(self.members, self.y, ranking, per_case, ids[cases], asked.power, done)
+            named = ids if len(cases) == len(ids) else ids[cases]
+            pit, test = ranked(self.members, self.y, ranking, per_case, named, asked.power, done)
         for group, names in projection_names(self.preranks, self.prepared.names).items():
             pit = pit.renamed(group, names)
         return pit, test
