@@ -121,6 +121,15 @@ def test_ctrl_c_keeps_the_best_so_far_where_that_is_wanted(tiny, small):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.fixture
+def heard():
+    """Ctrl-C is a KeyboardInterrupt, also in a process that was started in the background, where it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_a_second_ctrl_c_or_one_that_is_not_wanted_is_an_interrupt(tiny, small):
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
