@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+LEVEL = 0.05
+
 if TYPE_CHECKING:
     from prerank.diagnosis import Check
     from prerank.studies import Evaluated
@@ -40,12 +42,12 @@ def demo(
         shown = demonstrate(n_train, n_test, seed, verbose=console.is_terminal)
     scores = [[item.name, f"{item.energy_score:.3f}", f"{item.nll:.3f}"] for item in shown.forecasts]
     console.print(terminal_table(("forecast", "energy score", "NLL"), scores), "")
-    console.print(terminal_table(*_errors(shown.forecasts), title="[bold]PCE[/bold] and adjusted p-value of each"), "")
+    console.print(terminal_table(*_errors(shown.forecasts), title="[bold]PCE[/bold] of each; *: miscalibrated"), "")
     tried = ", ".join(f"{strength:g}" for strength in STRENGTHS)
     console.print(
-        "expected: the PCE expected under calibration with so many cases. p: adjusted for testing every\n"
-        f"pre-rank; at most 0.05 is evidence of miscalibration. Strength {shown.strength:g} of {tried} was chosen\n"
-        f"on validation rows for the penalty on {', '.join(item.name for item in PENALISED)}.\n",
+        "expected: the PCE expected under calibration with so many cases. *: the p-value, adjusted\n"
+        f"for testing every pre-rank, is at most 0.05. Strength {shown.strength:g} of {tried} was chosen on\n"
+        f"validation rows for the penalty on {', '.join(item.name for item in PENALISED)}.\n",
         highlight=False,
     )
     for item, style in zip(shown.forecasts, ("dark_orange", "blue", "magenta", "green"), strict=True):
@@ -61,27 +63,22 @@ def demo(
 
 
 def _errors(forecasts: Sequence["Evaluated"]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the table of PCEs: a row per pre-rank, PCE and adjusted p-value of each forecast."""
-    from prerank.reporting import p_text
-
-    columns = ["pre-rank", "expected"]
-    for item in forecasts:
-        columns += [item.name, "p"]
+    """Columns and rows of the table of PCEs: a row per pre-rank, a column per forecast; it fits 80 characters."""
     rows = []
     for name, oracle in forecasts[-1].check.table.iterrows():
         row = [str(name), f"{oracle['expected PCE']:.3f}"]
         for item in forecasts:
             own = item.check.table.loc[str(name)].to_dict()
-            row += [f"{own['PCE']:.3f}", p_text(own["adjusted p-value"])]
+            row.append(f"{'* ' if own['adjusted p-value'] <= LEVEL else ''}{own['PCE']:.3f}")
         rows.append(row)
-    return columns, rows
+    return ["pre-rank", "expected", *(item.name for item in forecasts)], rows
 
 
 def _summary(result: "Check") -> str:
     """Under which pre-ranks a forecast is miscalibrated, in a sentence."""
     from prerank.reporting import p_text
 
-    against = [str(name) for name, row in result.table.iterrows() if row["adjusted p-value"] <= 0.05]
+    against = [str(name) for name, row in result.table.iterrows() if row["adjusted p-value"] <= LEVEL]
     if not against:
         return f"no evidence against calibration (smallest adjusted p-value {p_text(result.p_value)})"
     return f"miscalibrated under {', '.join(against)}"

@@ -6,7 +6,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.table import Table
 
-_NUMBERS = set("0123456789.<- –%=")
+_NUMBERS = set("0123456789.<- –%=*")
 
 
 def p_text(value: float) -> str:
