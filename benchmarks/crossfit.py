@@ -234,7 +234,7 @@ def run(options: argparse.Namespace) -> None:
         tasks = [task_of(name, seed, options.rows) for seed in seeds]
         began = time.perf_counter()
         settings = dict(SETTINGS) if options.rows is None else {**SETTINGS, "max_epochs": 5}
-        models = trained(tasks, MixtureRegressor(**settings, device=options.device))
+        models = trained(tasks, MixtureRegressor.paper(**settings, device=options.device))
         print(f"{name}: {sum(map(len, models[seeds[0]].values()))} models a seed, {time.perf_counter() - began:.0f} s")
         for task in tasks:
             for way, forecast, about in forecasts(task, models[task.seed]):

@@ -32,18 +32,16 @@ DATASETS = (
     *("households", "air", "births1", "births2", "wage", "scm20d", "wq", "scpf"),
     *("meps21", "house", "bio", "blogdata", "calcofi", "ansur2", "taxi"),
 )
-PAPER = {"learning_rate": 1e-4}
-OURS: dict[str, Any] = {"learning_rate": 1e-3}
 
 Method = Callable[[int, str | None], Any]
 METHODS: dict[str, Method] = {
-    "paper's settings": lambda seed, device: MixtureRegressor(**PAPER, random_state=seed, device=device),
-    "ours": lambda seed, device: MixtureRegressor(**OURS, random_state=seed, device=device),
+    "paper's settings": lambda seed, device: MixtureRegressor.paper(random_state=seed, device=device),
+    "ours": lambda seed, device: MixtureRegressor(random_state=seed, device=device),
     "ours, calibrated": lambda seed, device: CalibratedRegressorCV(
-        MixtureRegressor(**OURS, device=device), ensemble=True, random_state=seed
+        MixtureRegressor(device=device), ensemble=True, random_state=seed
     ),
     "ours, calibrated, one model": lambda seed, device: CalibratedRegressorCV(
-        MixtureRegressor(**OURS, device=device), ensemble=False, random_state=seed
+        MixtureRegressor(device=device), ensemble=False, random_state=seed
     ),
     "linear Gaussian": lambda seed, device: LinearGaussian(),
     "boosted quantiles, Gaussian copula": lambda seed, device: BoostedQuantiles(seed=seed),

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, MultivariateNormal, constraints
+from torch.distributions import Distribution, constraints
 
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws, normal_as_mixture
 from prerank.randomness import case_keys, uniform
 
 _NEVER = -1e4  # a log weight whose exponential is zero, and which can be computed with
@@ -28,7 +28,7 @@ def equal_mixture(forecasts: Sequence[Forecast]) -> Forecast:
         return forecasts[0]
     if all(isinstance(each, Ensemble) for each in forecasts):
         return _of_ensembles([each for each in forecasts if isinstance(each, Ensemble)])
-    laws = [GaussianMixture.of_normal(each) if isinstance(each, MultivariateNormal) else each for each in forecasts]
+    laws = [normal_as_mixture(each) for each in forecasts]
     mixtures = [each for each in laws if isinstance(each, GaussianMixture)]
     if len(mixtures) == len(laws):
         # log weights of every mixture sum to one, so side by side each counts the same
@@ -120,7 +120,7 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
     >>> side_by_side([one, one])
     GaussianMixture(8 cases, 2 components, 3 targets)
     """
-    laws = [GaussianMixture.of_normal(each) if isinstance(each, MultivariateNormal) else each for each in forecasts]
+    laws = [normal_as_mixture(each) for each in forecasts]
     mixtures = [each for each in laws if isinstance(each, GaussianMixture)]
     if len(mixtures) == len(laws):
         count = max(each.n_components for each in mixtures)

@@ -9,7 +9,7 @@ from prerank.forecast.ensemble import Ensemble
 from prerank.forecast.fills import Fills, fills_of, refuse_fill_values
 from prerank.forecast.layout import Inputs, as_ensemble, observations_and_forecast, refuse_swapped
 from prerank.forecast.lazymembers import LazyMembers, in_order, is_lazy, observations_and_lazy_members
-from prerank.forecast.mixture import GaussianMixture
+from prerank.forecast.mixture import GaussianMixture, normal_as_mixture
 from prerank.forecast.precision import in_one_precision, precision_of
 from prerank.forecast.requirements import require_fitting, require_members, require_observations, require_parameters
 from prerank.forecast.support import inside_support, refuse_outside_support
@@ -41,6 +41,7 @@ __all__ = [
     "label_text",
     "labels_of",
     "log_sum_exp",
+    "normal_as_mixture",
     "observations_and_forecast",
     "observations_and_lazy_members",
     "positions",

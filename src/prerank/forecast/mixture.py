@@ -277,3 +277,8 @@ def allocate(weights: Tensor, total: int, at_least: int) -> Tensor:
     missing = free - whole.sum(-1, keepdim=True)
     order = (share - whole).argsort(-1, descending=True).argsort(-1)
     return (whole + (order < missing)).long() + at_least
+
+
+def normal_as_mixture(forecast: Any) -> Any:
+    """A multivariate normal as the mixture of one component that it is; anything else as it is."""
+    return GaussianMixture.of_normal(forecast) if isinstance(forecast, MultivariateNormal) else forecast

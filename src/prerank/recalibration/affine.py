@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, Forecast, GaussianMixture
+from prerank.forecast import Ensemble, Forecast, GaussianMixture, normal_as_mixture
 from prerank.recalibration.atoms import has_atoms
 from prerank.recalibration.folds import best_if_any
 from prerank.recalibration.likeliest import smallest
 from prerank.recalibration.moved import Moved
-from prerank.recalibration.steps import HeldOut, as_mixture, moments, require_spread
+from prerank.recalibration.steps import HeldOut, moments, require_spread
 
 _SMALLEST = 0.01  # of a target's usual spread: cases whose members all but agree would decide everything otherwise
 
@@ -75,7 +75,7 @@ class Affine:
         if has_atoms(forecast):
             zero = torch.zeros(held_out.y.shape[-1], dtype=torch.float64, device=held_out.y.device)
             return FittedAffine(zero, torch.ones_like(zero), None, 0.0, 0.0, held_out.seed, discrete=True)
-        law, y = marginals(as_mixture(forecast), held_out.seed), held_out.y.double()
+        law, y = marginals(normal_as_mixture(forecast), held_out.seed), held_out.y.double()
         unit = law.scale.square().mean((0, 1)).sqrt()
         # row 0 is everything, row f + 1 everything but fold f
         fold = held_out.folds.fold
@@ -134,7 +134,7 @@ class FittedAffine:
     def transform(self, forecast: Forecast) -> Forecast:
         if not self.changed:
             return forecast
-        forecast = as_mixture(forecast)
+        forecast = normal_as_mixture(forecast)
         if isinstance(forecast, GaussianMixture):
             mean = forecast.mean[..., None, :]
             shift, scale = self.shift.to(mean), self.scale.to(mean)

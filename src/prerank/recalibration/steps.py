@@ -5,10 +5,10 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, MultivariateNormal
+from torch.distributions import Distribution
 
 from prerank.calibration import PreRank
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.forecast import Ensemble, Forecast, equally_weighted_draws
 from prerank.recalibration.features import Features
 from prerank.recalibration.folds import Folds, mean_and_error
 
@@ -48,11 +48,6 @@ class Step(Protocol):
     """A value with options that learns from a forecast of held-out cases."""
 
     def fit(self, forecast: Forecast, held_out: HeldOut) -> Fitted: ...
-
-
-def as_mixture(forecast: Forecast) -> Forecast:
-    """A multivariate normal as the mixture of one component that it is; anything else as it is."""
-    return GaussianMixture.of_normal(forecast) if isinstance(forecast, MultivariateNormal) else forecast
 
 
 def moments(forecast: Forecast, seed: int) -> tuple[Tensor, Tensor, Tensor]:

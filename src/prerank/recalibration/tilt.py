@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, Forecast, equally_weighted_draws, require_whole
+from prerank.forecast import Ensemble, Forecast, equally_weighted_draws, normal_as_mixture, require_whole
 from prerank.recalibration.basis import by_case, log_tilt
 from prerank.recalibration.features import standardised
 from prerank.recalibration.guard import Guard, Verdict
 from prerank.recalibration.oldpits import OldPITs
 from prerank.recalibration.parts import select, some_cases
 from prerank.recalibration.path import Path, ridge_path
-from prerank.recalibration.steps import HeldOut, as_mixture
+from prerank.recalibration.steps import HeldOut
 from prerank.recalibration.tilted import Tilted
 from prerank.wording import counted
 
@@ -125,7 +125,7 @@ def _distribution(forecast: Forecast) -> Distribution:
             f"Tilt() weights draws of a distribution, and the {forecast.n_members} members of an Ensemble cannot reach "
             "beyond themselves; put Dressing() before it"
         )
-    law = as_mixture(forecast)
+    law = normal_as_mixture(forecast)
     assert isinstance(law, Distribution)
     return law
 
