@@ -68,15 +68,16 @@ class Store:
                     f"another run is writing to {self.folder}; wait for it, end it, or give another --out"
                 ) from error
             self._remove_halves()
-            yield
+            try:
+                yield
+            finally:
+                self._remove_halves()
 
     def _remove_halves(self) -> None:
-        """What a kill left half-written."""
-        for place in ("fleets", "timings", "failures", "."):
+        """What a killed run left half-written, or a process of this one that died."""
+        for place in ("fleets", "timings", "failures", "checkpoints", "."):
             for path in (self.folder / place).glob(".*.part"):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        for path in (self.folder / "checkpoints").glob("*.part"):
-            path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     def claim(self, grid: dict[str, Any]) -> None:
         """Note what is run here; refuse a folder that holds something else. Datasets and protocols may be added."""
