@@ -61,7 +61,7 @@ def synthesise(store: Path, n_cases: int, spread: float) -> None:
 def peak() -> float:
     """Largest resident size of this process and of the processes that it waited for, in megabytes."""
     own, children = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return max(own, children) / 1024
+    return max(own, children) * 1024 / 1e6
 
 
 def checked(store: Path, n_cases: int | None, options: argparse.Namespace, how: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import accepts_arrays
 from prerank.kernels import SMOOTH_CDF, kernel_for
 
-_MOST = 1 << 22  # PITs whose curve is taken at once
+_MOST = 1 << 19  # PITs whose curve is taken at once, in about 50 MB
 
 
 class ReliabilityCurve(NamedTuple):

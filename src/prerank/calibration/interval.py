@@ -16,6 +16,7 @@ from prerank.randomness import bits_of_steps, case_keys
 
 MANY_CASES = 100_000  # from here on sets of cases are resampled: their sums cost one pass, and say the same
 _SETS = 4096
+_AT_ONCE = 128  # replicates whose numbers of each block are held at once
 FEWEST_BLOCKS = 20  # an interval from fewer independent blocks would hold too rarely what it promises
 
 
@@ -152,12 +153,16 @@ def _bootstrap(
     if blocks is not None:
         sums, sizes = block_sums(pit, grid, blocks)
         n_blocks = len(sizes)
-        chosen = _resampled(n_blocks, n_replicates, seed, grid.device)
-        counts = torch.zeros(n_replicates, n_blocks, dtype=torch.float64, device=grid.device)
-        counts.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=torch.float64))
-        resampled = (counts @ sums.flatten(1)).reshape(n_replicates, *curve.shape)
-        total = (counts @ sizes).reshape(-1, *(1,) * curve.ndim)
-        return (resampled / total - curve).abs().mean(-2), n_blocks
+        keys = case_keys(seed, torch.arange(n_blocks, device=grid.device), "bootstrap of blocks")
+        found = []
+        for start in range(0, n_replicates, _AT_ONCE):
+            chosen = (bits_of_steps(keys, start, min(start + _AT_ONCE, n_replicates)) * n_blocks >> 31).T
+            counts = torch.zeros(chosen.shape, dtype=torch.float64, device=grid.device)
+            counts.scatter_add_(1, chosen, torch.ones_like(counts))
+            resampled = (counts @ sums.flatten(1)).reshape(-1, *curve.shape)
+            total = (counts @ sizes).reshape(-1, *(1,) * curve.ndim)
+            found.append((resampled / total - curve).abs().mean(-2))
+        return torch.cat(found), n_blocks
     points = points_of(pit, grid, observed_only=True)
     # in the order of their names, so that the order in which cases are given changes nothing
     order = pit.case_ids.argsort()
@@ -169,11 +174,5 @@ def _bootstrap(
         return first_row[:, :1] + chosen.T[:, None, :]
 
     centre = curve.reshape(points.n_sets, *curve.shape[-2:])
-    found = points.replicates(rows, n_replicates, 1, torch.ones_like(centre), centre).pce
-    return found.reshape(n_replicates, *pit.lead, found.shape[-1]), pit.n_cases
-
-
-def _resampled(count: int, n_replicates: int, seed: int, device: torch.device) -> Tensor:
-    """Numbers of `count` units drawn with replacement, (B, count)."""
-    keys = case_keys(seed, torch.arange(count, device=device), "bootstrap of blocks")
-    return ((bits_of_steps(keys, 0, n_replicates) * count) >> 31).T
+    distances = points.replicates(rows, n_replicates, 1, torch.ones_like(centre), centre).pce
+    return distances.reshape(n_replicates, *pit.lead, distances.shape[-1]), pit.n_cases
