@@ -226,7 +226,7 @@ def log_density(law: Distribution, points: Tensor) -> Tensor:
     """Log density of points (..., N, P, D) under any distribution with batch shape (..., N)."""
     if isinstance(law, MultivariateNormal):  # torch's own triangular solve rounds equal points by their position
         law = GaussianMixture.of_normal(law)
-    if isinstance(law, GaussianMixture):
+    if hasattr(law, "log_density"):
         return law.log_density(points)
     try:
         return law.log_prob(points.movedim(-2, 0)).movedim(0, -1)

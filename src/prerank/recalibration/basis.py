@@ -4,18 +4,8 @@ $b_j(u) = \sqrt{2j + 1}\, P_j(2u - 1)$ for j = 1, 2, ...: mean zero and variance
 over observed PITs are the components of Neyman's smooth test.
 """
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
-
-
-def _polynomials(pits: Tensor, degree: int) -> Iterator[Tensor]:
-    x = 2.0 * pits - 1.0
-    before, here = torch.ones_like(x), x
-    for j in range(1, degree + 1):
-        yield here * (2 * j + 1) ** 0.5
-        before, here = here, ((2 * j + 1) * x * here - j * before) / (j + 1)
 
 
 def legendre(pits: Tensor, degree: int) -> Tensor:
@@ -26,18 +16,28 @@ def legendre(pits: Tensor, degree: int) -> Tensor:
             [ 2.2361, -1.1180,  2.2361]])
     """
     result = pits.new_empty(*pits.shape[:-1], degree, pits.shape[-1])
-    for j, values in enumerate(_polynomials(pits, degree)):
-        result[..., j, :] = values
+    x = 2.0 * pits - 1.0
+    before, here = torch.ones_like(x), x
+    for j in range(1, degree + 1):
+        result[..., j - 1, :] = here * (2 * j + 1) ** 0.5
+        before, here = here, ((2 * j + 1) * x * here - j * before) / (j + 1)
     return result
 
 
 def log_tilt(pits: Tensor, theta: Tensor) -> Tensor:
-    r"""$\sum_{kj} \theta_{jk} b_j(Z_k)$: PITs (N, P, K) and coefficients (J, K), or (N, J, K) by case -> (N, P)."""
+    r"""$\sum_{kj} \theta_{jk} b_j(Z_k)$: PITs (N, P, K) and coefficients (J, K), or (N, J, K) by case -> (N, P).
+
+    By Clenshaw's recurrence: two passes over the points for each degree, and no polynomial is kept.
+    """
     theta = theta.to(pits)
-    result = torch.zeros_like(pits[..., 0])
-    for j, values in enumerate(_polynomials(pits, theta.shape[-2])):
-        result += (values @ theta[..., j, :, None])[..., 0]
-    return result
+    degree = theta.shape[-2]
+    x = 2.0 * pits - 1.0
+    here, after = torch.zeros_like(x), torch.zeros_like(x)
+    for j in range(degree, 0, -1):
+        coefficient = theta[..., None, j - 1, :] * (2 * j + 1) ** 0.5
+        step = torch.addcmul(coefficient, x, here, value=(2 * j + 1) / (j + 1))
+        here, after = step.sub_(after, alpha=(j + 1) / (j + 2)), here
+    return (x * here).sub_(after, alpha=0.5).sum(-1)
 
 
 def by_case(theta: Tensor, features: Tensor) -> Tensor:

@@ -55,9 +55,10 @@ class Points:
         return (self.features[cases][:, None, :, None] * basis[:, :, None]).flatten(-2)
 
     def _chunks(self, within: slice) -> Iterator[slice]:
-        start, stop, _ = within.indices(len(self.pits))
-        for some in chunks(stop - start, self.pits.shape[1] * math.prod(self.shape), self.pits.device):
-            yield slice(start + some.start, start + some.stop)
+        chosen = range(len(self.pits))[within]
+        for some in chunks(len(chosen), self.pits.shape[1] * math.prod(self.shape), self.pits.device):
+            part = chosen[some]
+            yield slice(part.start, part.stop, part.step)
 
     def basis(self, within: slice) -> Iterator[tuple[slice, Tensor]]:
         """A few cases at a time, and their basis, (n, M + 1, coefficients)."""

@@ -12,6 +12,7 @@ from prerank.recalibration.likelihood import Points
 _PASSES = 40
 _CLOSE = 1e-6  # nats per case: half the Newton decrement at which a fit counts as done
 _REFRESH = 4  # passes with one Hessian
+_FOR_METRIC = 512  # cases that a Hessian is taken from, about
 _SATURATED = 0.9  # of the largest gain that there can be: observations are told from all draws, and ridges are alike
 
 
@@ -93,7 +94,7 @@ def solve(points: Points, used: Tensor, within: list[slice], ridge: float, start
     objective, gradient, log_likelihood = look(theta)
     for step_number in range(_PASSES):
         if step_number % _REFRESH == 0:
-            metric = _metric(points, theta[0], used, within, totals, penalty)
+            metric = _metric(points, theta[0], used, within, penalty)
         step = torch.cholesky_solve(gradient[..., None], metric)[..., 0]
         if float((step * gradient).sum(-1).max()) < 2 * _CLOSE:
             break
@@ -111,13 +112,19 @@ def solve(points: Points, used: Tensor, within: list[slice], ridge: float, start
     return theta.reshape(start_shape), log_likelihood
 
 
-def _metric(
-    points: Points, theta: Tensor, used: Tensor, within: list[slice], totals: Tensor, penalty: Tensor
-) -> Tensor:
-    """Cholesky factors (A, coefficients, coefficients) of minus the Hessians per case, ridge included."""
-    parts = points.information(theta, used[0], within)
-    whole = parts.sum(0, keepdim=True)
-    matrices = torch.cat([whole, whole - parts])[: len(used)] / totals[..., None]
+def _metric(points: Points, theta: Tensor, used: Tensor, within: list[slice], penalty: Tensor) -> Tensor:
+    """Cholesky factors (A, coefficients, coefficients) of minus the Hessians per case, ridge included.
+
+    Of many cases some will do: a metric decides how fast a fit converges, and not where to.
+    """
+    every = max(1, used.shape[1] // _FOR_METRIC)
+    parts = [slice(part.start, part.stop, every) for part in within]
+    sizes = torch.stack([used[0, part].sum() for part in parts])
+    if bool((sizes.sum() <= sizes).any()):  # all the weight is where we did not look, or in one fold
+        parts, sizes = within, torch.stack([used[0, part].sum() for part in within])
+    found = points.information(theta, used[0], parts)
+    whole, size = found.sum(0, keepdim=True), sizes.sum(0, keepdim=True)
+    matrices = torch.cat([whole, whole - found])[: len(used)] / torch.cat([size, size - sizes])[: len(used), None, None]
     # collinear projections leave directions without information; a trace of the diagonal keeps the factor defined
     floor = 1e-6 * matrices.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True) + 1e-12
     return torch.linalg.cholesky(matrices + torch.diag_embed(penalty + floor))

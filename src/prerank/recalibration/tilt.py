@@ -18,6 +18,9 @@ from prerank.recalibration.tilted import Tilted
 from prerank.wording import counted
 
 N_BINS = 20
+_POOL_PER_DRAW = (
+    4  # where the forecast is tilted already: the likelihood loses 1/M with M draws, and copies cost little
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class Tilt:
 
     def fit(self, forecast: Forecast, held_out: HeldOut) -> "FittedTilt":
         law = _distribution(forecast)
+        if isinstance(law, Tilted):
+            law.keep_pool()  # the guard needs it again
         old = OldPITs(tuple(held_out.preranks), self.n_reference, held_out.seed)
         pits = self.points(law, held_out, old)
         features = held_out.features if self.by_features else None
@@ -72,7 +77,7 @@ class Tilt:
             part, ids = select(law, some), cases[some]
             source = part
             if isinstance(part, Tilted):  # a few copies do no harm here, and a pool is most of the work
-                source = Tilted(part.base, part.pits, part.theta, part.pool, part.case_ids)
+                source = Tilted(part.base, part.pits, part.theta, _POOL_PER_DRAW * self.n_draws, part.case_ids)
             drawn = equally_weighted_draws(source, self.n_draws, held_out.seed, "draws of the tilt", ids).members
             points = torch.cat([held_out.y[some][:, None].to(drawn), drawn], 1)
             parts.append(old(part, points, ids).float())

@@ -1,6 +1,7 @@
 """The corrected forecast: a distribution with a density that is multiplied by a function of its own PITs."""
 
 import math
+import weakref
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from prerank.calibration import view_of
 from prerank.forecast import Ensemble, equally_weighted_draws
 from prerank.randomness import case_keys, uniform
 from prerank.recalibration.basis import log_tilt
@@ -17,6 +19,7 @@ from prerank.recalibration.parts import select, some_cases
 from prerank.wording import shape_in_words
 
 POOL_PER_DRAW = 2
+MOST_KEPT = 1 << 26  # numbers of a pool that is kept
 LARGEST_POOL = 10  # times the usual one: beyond it a few copies cost less than draws
 
 
@@ -58,6 +61,7 @@ class Tilted(Distribution):
     ) -> None:
         self.base, self.pits, self.theta, self.pool, self.share = base, pits, theta, pool, share
         self.case_ids = torch.arange(base.batch_shape[-1]) if case_ids is None else case_ids
+        self._known = _Known()
         super().__init__(base.batch_shape, base.event_shape, validate_args=False)
 
     def __repr__(self) -> str:
@@ -81,13 +85,21 @@ class Tilted(Distribution):
         theta = self.theta
         if theta.ndim == 3:
             theta = theta[cases.to(theta.device) if isinstance(cases, Tensor) else cases]
-        return Tilted(select(self.base, cases), self.pits, theta, self.pool, ids, self.share)
+        part = Tilted(select(self.base, cases), self.pits, theta, self.pool, ids, self.share)
+        if "_kept" in self.__dict__:
+            members, exponent = self._kept
+            where = cases.to(members.device) if isinstance(cases, Tensor) else cases
+            part._kept = members[where], exponent[where]
+        return part
 
     def log_weights(self, points: Tensor) -> Tensor:
         """The exponent of the tilt, of all tilts, at points (N, P, D): (N, P)."""
+        if (known := self._known.get(points)) is not None:
+            return known
         result = points.new_empty(points.shape[:-1])
         for cases, part in self._parts(points.shape[-2], points.device):
             result[cases] = part._exponent(points[cases])
+        self._known.add(points, result)
         return result
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -98,9 +110,13 @@ class Tilted(Distribution):
                 f"{self.event_shape[-1]} targets"
             )
         points = value.reshape(-1, *value.shape[-2:]).movedim(0, -2)
+        return self.log_density(points).movedim(-1, 0).reshape(value.shape[:-1])
+
+    def log_density(self, points: Tensor) -> Tensor:
+        """Log density (N, P) of points (N, P, D), as `log_prob`."""
         with torch.no_grad():
-            tilt = self.log_weights(points).movedim(-1, 0).reshape(value.shape[:-1])
-            return self.root.log_prob(value) + tilt - self._moments.log_normaliser
+            before = view_of(self.root).log_density().function(points)
+            return before + self.log_weights(points) - self._moments.log_normaliser[..., None]
 
     @property
     def log_normaliser_error(self) -> Tensor:
@@ -144,7 +160,10 @@ class Tilted(Distribution):
         """Draws (N, M, D) for PITs to be learnt from: at even steps through the pool that the moments come from."""
         members, exponent = self._kept
         keys = case_keys(self.pits.seed, self.case_ids.to(members.device), "even steps", stream)
-        return Ensemble(resampled(members, torch.softmax(exponent, -1), even_steps(uniform(keys, (1,)), n_draws)))
+        pick = picked(torch.softmax(exponent, -1), even_steps(uniform(keys, (1,)), n_draws))
+        drawn = taken(members, pick)
+        self._known.add(drawn, exponent.gather(-1, pick))
+        return Ensemble(drawn)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Equally weighted draws from torch's global generator, sample axes first, as torch has it."""
@@ -164,8 +183,18 @@ class Tilted(Distribution):
         own = log_tilt(self.pits(self.base, points, self.case_ids.to(points.device)), self.theta)
         return own + self.base._exponent(points) if isinstance(self.base, Tilted) else own
 
+    def keep_pool(self) -> None:
+        """Make the pool of all cases now, and keep it, unless it would take more than half a gigabyte.
+
+        What is selected from this forecast then has its part of it.
+        """
+        if self.batch_shape[-1] * self.pool * self.event_shape[-1] > MOST_KEPT or not hasattr(self.root, "select"):
+            return
+        parts = [part._kept for _, part in self._parts(self.pool, None)]
+        self._kept = tuple(torch.cat(column) for column in zip(*parts, strict=True))
+
     @cached_property
-    def _kept(self) -> tuple[Tensor, Tensor]:
+    def _kept(self) -> tuple[Tensor, ...]:
         """A pool (N, P, D) of draws of the root, and the exponent (N, P) there."""
         stream = "pool for the normaliser"
         members = equally_weighted_draws(self.root, self.pool, self.pits.seed, stream, self.case_ids).members
@@ -200,5 +229,32 @@ def even_steps(start: Tensor, count: int) -> Tensor:
 
 def resampled(members: Tensor, share: Tensor, u: Tensor) -> Tensor:
     """Members (n, P, D) picked by shares (n, P) where uniform numbers (n, M) fall: (n, M, D)."""
-    pick = torch.searchsorted(share.double().cumsum(-1), u).clamp_max(share.shape[-1] - 1)
+    return taken(members, picked(share, u))
+
+
+def picked(share: Tensor, u: Tensor) -> Tensor:
+    """Which of P points with shares (n, P) uniform numbers (n, M) fall on: (n, M)."""
+    return torch.searchsorted(share.double().cumsum(-1), u).clamp_max(share.shape[-1] - 1)
+
+
+def taken(members: Tensor, pick: Tensor) -> Tensor:
+    """Members (n, P, D) by their numbers (n, M): (n, M, D)."""
     return members.gather(-2, pick[..., None].expand(*pick.shape, members.shape[-1]))
+
+
+class _Known:
+    """Exponents at points that were asked about before, for as long as those points are there.
+
+    PITs of every pre-rank go into an exponent, and a density, a score and a weight may each need it at the same points.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[weakref.ref[Tensor], int, Tensor]] = {}
+
+    def get(self, points: Tensor) -> Tensor | None:
+        there, version, exponent = self._found.get(id(points), (None, 0, None))
+        return exponent if there is not None and there() is points and version == points._version else None
+
+    def add(self, points: Tensor, exponent: Tensor) -> None:
+        key = id(points)
+        self._found[key] = (weakref.ref(points, lambda _: self._found.pop(key, None)), points._version, exponent)

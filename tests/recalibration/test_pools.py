@@ -1,0 +1,101 @@
+"""What is kept or left out to save time changes no number."""
+
+import torch
+from torch.testing import assert_close
+
+from prerank import HDR, GaussianMixture, Location, Marginal
+from prerank.calibration import view_of
+from prerank.recalibration import path, tilted
+from prerank.recalibration.folds import folds_of
+from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.tilted import Tilted
+
+
+def twice_tilted(n=5, pool=60):
+    generator = torch.Generator().manual_seed(0)
+    base = GaussianMixture(
+        torch.zeros(n, 2), torch.randn(n, 2, 2, generator=generator), torch.eye(2).expand(n, 2, 2, 2).clone()
+    )
+    pits = OldPITs((Marginal(), Location(), HDR()), 40, 0)
+    theta = 0.3 * torch.randn(2, 3, 4, generator=generator)
+    return Tilted(Tilted(base, pits, theta[0], pool), pits, theta[1], pool)
+
+
+def test_a_pool_that_is_kept_serves_the_cases_that_are_selected():
+    kept, some = twice_tilted(), torch.tensor([3, 1])
+    kept.keep_pool()
+    points = torch.randn(2, 7, 2, generator=torch.Generator().manual_seed(1))
+    for cases in (some, slice(1, 3)):
+        part, fresh = kept.select(cases), twice_tilted().select(cases)
+        assert "_kept" in part.__dict__
+        assert "_kept" not in fresh.__dict__
+        assert_close(part.mean, fresh.mean)
+        assert_close(part.log_density(points), fresh.log_density(points))
+        assert_close(part.reference_draws(9, "r").members, fresh.reference_draws(9, "r").members)
+
+
+def test_a_pool_too_large_to_keep_is_not_kept(monkeypatch):
+    monkeypatch.setattr(tilted, "MOST_KEPT", 5 * 60 * 2 - 1)
+    forecast = twice_tilted()
+    forecast.keep_pool()
+    assert "_kept" not in forecast.__dict__
+    monkeypatch.setattr(tilted, "MOST_KEPT", 5 * 60 * 2)
+    forecast.keep_pool()
+    assert forecast._kept[0].shape == (5, 60, 2)
+
+
+def test_exponents_are_computed_once_for_the_same_points(monkeypatch):
+    forecast, points = twice_tilted(), torch.randn(5, 4, 2, generator=torch.Generator().manual_seed(2))
+    found = forecast.log_weights(points)
+    monkeypatch.setattr(Tilted, "_exponent", None)
+    assert forecast.log_weights(points) is found
+
+
+def test_exponents_are_those_of_the_points_as_they_are_now():
+    forecast, points = twice_tilted(), torch.randn(5, 4, 2, generator=torch.Generator().manual_seed(2))
+    before = forecast.log_weights(points)
+    points += 1.0
+    after = forecast.log_weights(points)
+    assert_close(after, twice_tilted().log_weights(points.clone()))
+    assert not torch.equal(before, after)
+    del points
+    assert not forecast._known._found  # nothing is held for points that are gone
+
+
+def test_exponents_of_reference_draws_are_those_of_their_places_in_the_pool():
+    forecast = twice_tilted()
+    drawn = forecast.reference_draws(11, "r").members
+    assert_close(forecast.log_weights(drawn), forecast.log_weights(drawn.clone()))
+
+
+def test_a_pre_rank_sees_the_density_of_a_tilted_forecast():
+    forecast, points = twice_tilted(), torch.randn(5, 4, 2, generator=torch.Generator().manual_seed(2))
+    seen = view_of(forecast).log_density().function(points)
+    assert_close(seen, forecast.log_prob(points.movedim(-2, 0)).movedim(0, -1))
+
+
+def test_a_metric_of_some_cases_leads_to_the_same_coefficients(monkeypatch):
+    generator = torch.Generator().manual_seed(3)
+    pits = torch.rand(300, 41, 2, generator=generator)
+    pits[:, 0] = pits[:, 0].square()
+    folds = folds_of(300, 3, None, 0, torch.device("cpu"))
+    weights = torch.rand(300, generator=generator) + 0.5
+    monkeypatch.setattr(path, "_CLOSE", 1e-12)
+    exact = path.ridge_path(pits, weights, folds, (0.1, 0.01), 3)
+    monkeypatch.setattr(path, "_FOR_METRIC", 30)
+    quick = path.ridge_path(pits, weights, folds, (0.1, 0.01), 3)
+    assert quick.choice == exact.choice
+    for one, other in zip(quick.candidates, exact.candidates, strict=True):
+        assert_close(one.theta, other.theta, rtol=0, atol=1e-4)
+        assert_close(one.without, other.without, rtol=0, atol=1e-4)
+
+
+def test_a_metric_finds_the_weight_where_it_did_not_look(monkeypatch):
+    pits = torch.rand(100, 11, 1, generator=torch.Generator().manual_seed(4))
+    folds = folds_of(100, 2, None, 0, torch.device("cpu"))
+    weights = torch.zeros(100)
+    weights[folds.fold.argsort(stable=True)[5::10]] = 1.0  # every tenth case of a fold begins with its first
+    exact = path.ridge_path(pits, weights, folds, (1.0,), 2).candidates[0]
+    monkeypatch.setattr(path, "_FOR_METRIC", 10)
+    quick = path.ridge_path(pits, weights, folds, (1.0,), 2).candidates[0]
+    assert_close(quick.theta, exact.theta, atol=1e-3, rtol=0)
