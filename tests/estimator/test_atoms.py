@@ -7,10 +7,11 @@ import pytest
 import torch
 from scipy.special import ndtr
 
-from prerank.estimator import MixtureRegressor
+from prerank.estimator import CalibratedRegressorCV, LogLikelihood, MixtureRegressor
 from prerank.estimator.atoms import Ends, Lattice, Levels, as_record, from_record, recognised
 from prerank.estimator.dequantising import Dequantiser
 from prerank.forecast import GaussianMixture
+from prerank.recalibration import Affine, Recalibrator
 
 Small = Callable[..., MixtureRegressor]
 
@@ -137,6 +138,21 @@ def test_probabilities_of_cells_sum_to_one_and_are_near_the_truth(small: Small) 
 
     truth = poisson(np.exp(1 + fresh[:, 0])).logpmf(observed[:, 0]).mean()
     assert truth - 0.1 < model.score(fresh, observed[:, 0]) < 0
+
+
+def test_every_estimator_and_the_scorer_have_the_likelihood_of_cells(small: Small) -> None:
+    x, y = counts(300, 4)
+    plain = small().fit(x, y)
+    assert LogLikelihood()(plain, x, y) == pytest.approx(plain.score(x, y), rel=1e-12)
+    none = Recalibrator(steps=[Affine()])
+    model = CalibratedRegressorCV(small(), cv=3, ensemble=False, recalibrator=none, random_state=0).fit(x, y)
+    cells = model.models_[0].dequantiser_
+    law = model.predict_distribution(x)
+    assert cells.has_atoms
+    assert model.score(x, y) == pytest.approx(float(cells.log_likelihood(y, law).mean()), rel=1e-12)
+    weights = np.arange(300.0)
+    weighted = np.average(cells.log_likelihood(y, law), weights=weights)
+    assert LogLikelihood()(model, x, y, weights) == pytest.approx(weighted, rel=1e-12)
 
 
 def _log_probabilities(model: MixtureRegressor, x: np.ndarray, values: range) -> list[float]:

@@ -21,6 +21,7 @@ from prerank.estimator.mixed import equal_mixture, side_by_side
 from prerank.estimator.plans import Fold, Outside, Plan, held_out, single
 from prerank.estimator.predictions import (
     as_forecast,
+    cells_of,
     inmost,
     observed_for,
     predict_distribution,
@@ -149,9 +150,10 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """Mean of the corrected forecast, (N, D), or (N,) if y had one axis; a frame if y was one."""
         forecast = self.predict_distribution(X)
         mean = forecast.mean.cpu().numpy()
-        if self._atoms is not None and not isinstance(forecast, Ensemble):
+        cells = cells_of(self)
+        if cells is not None and not isinstance(forecast, Ensemble):
             drawn = equally_weighted_draws(forecast, _FOR_THE_MEAN, case_ids=_identifiers(X)).members.cpu().numpy()
-            mean = self._atoms.snapped(drawn).mean(1)
+            mean = cells.snapped(drawn).mean(1)
         if self.target_names_ is not None:
             return pd.DataFrame(mean, index=getattr(X, "index", None), columns=self.target_names_)
         return mean[:, 0] if self._one_axis else mean
@@ -167,17 +169,15 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             raise TypeError("an ensemble that is not dressed has no draws but its members; see predict_distribution")
         ids = torch.arange(forecast.batch_shape[-1])
         drawn = equally_weighted_draws(forecast, n_draws, seed, case_ids=ids).members.cpu().numpy()
-        return drawn if self._atoms is None else self._atoms.snapped(drawn)
+        cells = cells_of(self)
+        return drawn if cells is None else cells.snapped(drawn)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors."""
-        return LogLikelihood()(self, X, y, sample_weight)
+        """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors.
 
-    @property
-    def _atoms(self) -> Any:
-        """What brings spread targets back to their values, where the estimator has spread some."""
-        own = getattr(inmost(self.models_[0]), "dequantiser_", None)
-        return own if own is not None and own.has_atoms else None
+        Where the estimator spreads targets with atoms over their cells, it is that of the cells.
+        """
+        return LogLikelihood()(self, X, y, sample_weight)
 
     def dequantised(self, y: Any, seed: int = 0) -> Any:
         """y as it is forecast: with atoms spread over their cells, where the estimator does so."""

@@ -7,7 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.distributions import Distribution
 
+from prerank.calibration import view_of
 from prerank.estimator.atoms import Support, recognised
 from prerank.forecast import GaussianMixture
 from prerank.randomness import case_keys, uniform
@@ -65,18 +67,20 @@ class Dequantiser:
                 mean[:, d] = support.mean(weights, loc[..., d], scale[..., d])
         return mean
 
-    def log_likelihood(self, y: Array, forecast: GaussianMixture) -> Tensor:
-        """Log-likelihood (N,): of cells for targets with atoms, a density for the others.
+    def log_likelihood(self, y: Array, forecast: Distribution) -> Tensor:
+        """Log-likelihood (N,) under a forecast of the spread targets: of cells for those with atoms, a density for others.
 
         The probability of a cell is the mean density over `N_DRAWS` points of it, times its volume. It is unbiased, so
         that its logarithm is too small on average, never too large (Jensen).
         """
+        log_density = view_of(forecast).log_density().function
+        place = forecast.mean
         if not self.has_atoms:
-            return forecast.log_prob(torch.from_numpy(y).to(forecast.loc))
+            return log_density(torch.from_numpy(y[:, None]).to(place))[:, 0]
         points = np.stack([self.dequantised(y, 0, draw) for draw in range(N_DRAWS)], 1)
         low, high = self.cells(y)
         volume = np.log(np.where(high > low, high - low, 1.0)).sum(-1)
-        density = forecast.log_density(torch.from_numpy(points).to(forecast.loc))
+        density = log_density(torch.from_numpy(points).to(place))
         return torch.logsumexp(density, -1) - np.log(N_DRAWS) + torch.from_numpy(volume).to(density)
 
     def likelihood(self, names: Sequence[str]) -> str:

@@ -54,6 +54,15 @@ def as_forecast(estimator: Any, y: Any) -> Any:
     return own.dequantised(y) if hasattr(own, "dequantised") else y
 
 
+def cells_of(estimator: Any) -> Any:
+    """What spreads targets with atoms over their cells and brings them back, if a fitted estimator has such targets."""
+    own = inmost(estimator)
+    own = getattr(own, "calibrated_", own)
+    models = getattr(own, "models_", None)
+    found = getattr(inmost(own if models is None else models[0]), "dequantiser_", None)
+    return found if found is not None and found.has_atoms else None
+
+
 def require_targets(estimator: Any, y: Any) -> None:
     """Refuse a fit without targets, in scikit-learn's words."""
     if y is None:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 
 from prerank.calibration import PreRank, pce, projected_pit
-from prerank.estimator.predictions import as_forecast, observed_for, predict_distribution
+from prerank.estimator.predictions import as_forecast, cells_of, observed_for, predict_distribution
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
 from prerank.scores import energy_score, nll
 from prerank.training import choose_strength
@@ -24,8 +24,8 @@ from prerank.training import choose_strength
 class LogLikelihood:
     """Mean log-likelihood of y (N, D), in its units.
 
-    Where an estimator spreads targets with atoms over their cells, it is that of the spread targets, on average at most
-    the logarithm of the cells' probabilities.
+    Where an estimator spreads targets with atoms over their cells, it is that of the cells, as `MixtureRegressor.score` has
+    it.
 
     >>> from sklearn.model_selection import cross_val_score
     >>> from prerank.data import Bimodal
@@ -38,7 +38,11 @@ class LogLikelihood:
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         forecast, observed, weights = _judged(estimator, X, y, sample_weight)
-        return _mean(-nll(observed, forecast), weights)  # type: ignore[arg-type]
+        cells = cells_of(estimator)
+        if cells is None or isinstance(forecast, Ensemble):
+            return _mean(-nll(observed, forecast), weights)  # type: ignore[arg-type]
+        values = np.asarray(y, dtype=np.float64)
+        return _mean(cells.log_likelihood(values[:, None] if values.ndim == 1 else values, forecast), weights)
 
 
 @dataclass(frozen=True)
