@@ -7,7 +7,8 @@ Every dataset, seed and method is a line of JSON in FILE; lines that are there a
 after `--limit` seconds. Test rows are the paper's, at most 1,024 of them; the paper's settings are trained on its training
 rows and stopped by its validation rows, all others are given those and the calibration rows. Targets are in standard units.
 Energy scores are of 200 equally weighted draws, calibration is judged by plain ranks among them, and a ratio is a PCE over
-0.3133 sqrt(1/n_cal + 1/n_test) with the paper's number of calibration rows.
+0.3133 sqrt(1/n_cal + 1/n_test) with the paper's number of calibration rows. Likelihoods of targets with atoms are those of
+their cells, by one rule for all.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from other_models import BoostedQuantiles, ForestWeights, LinearGaussian
 from prerank import Ensemble, paper_preranks
 from prerank.data import PAPER_SEEDS
 from prerank.estimator import CalibratedRegressorCV, MixtureRegressor, predict_distribution
+from prerank.estimator.dequantising import Dequantiser
 
 DATASETS = (
     *("households", "air", "births1", "births2", "wage", "scm20d", "wq", "scpf"),
@@ -63,12 +65,15 @@ def fitted(method: str, task: Task, device: str | None) -> tuple[Any, float]:
 
 
 def in_values(task: Task, model: Any) -> dict[str, Any]:
-    """What is to be said of a model: by draws in values of the targets, and by its own likelihood, if it has one."""
+    """What is to be said of a model: by draws in values of the targets, and by its likelihood, if it has a density."""
     forecast = predict_distribution(model, task.x_test)
-    if isinstance(forecast, Ensemble) or not hasattr(model, "sample"):
+    if isinstance(forecast, Ensemble):
         return judged(task, forecast)
-    members = torch.as_tensor(model.sample(task.x_test, N_DRAWS, seed=1), device=forecast.mean.device)
-    return {**judged(task, forecast, Ensemble(members)), "nll": -model.score(task.x_test, task.y_test)}
+    drawn = None
+    if hasattr(model, "sample"):
+        drawn = Ensemble(torch.as_tensor(model.sample(task.x_test, N_DRAWS, seed=1), device=forecast.mean.device))
+    likelihood = Dequantiser.of(task.y).log_likelihood(task.y_test, forecast)
+    return {**judged(task, forecast, drawn), "nll": -float(likelihood.mean())}
 
 
 def run(options: argparse.Namespace) -> None:

@@ -178,12 +178,13 @@ def alone(target: Any, *arguments: Any) -> Any:
 
 
 def differences(first: dict[str, Any], second: dict[str, Any]) -> dict[str, float]:
-    """Largest difference of p-values, and of all other numbers, between two results."""
+    """Largest difference of p-values, and of all other numbers, between two results; of numbers above one by their size."""
     found = {"p_values": 0.0, "other_numbers": 0.0}
     for part in ("numbers", "projections"):
         for name, column in first[part].items():
             kind = "p_values" if name.endswith("p-value") else "other_numbers"
-            gap = np.abs(np.array(column, dtype=float) - np.array(second[part][name], dtype=float))
+            one, other = np.array(column, dtype=float), np.array(second[part][name], dtype=float)
+            gap = np.abs(one - other) / np.maximum(1.0, np.abs(one))
             found[kind] = max(found[kind], float(np.nanmax(gap)))
     return found
 
