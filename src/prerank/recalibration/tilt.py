@@ -18,9 +18,6 @@ from prerank.recalibration.tilted import Tilted
 from prerank.wording import counted
 
 N_BINS = 20
-_POOL_PER_DRAW = (
-    4  # where the forecast is tilted already: the likelihood loses 1/M with M draws, and copies cost little
-)
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Tilt:
     def fit(self, forecast: Forecast, held_out: HeldOut) -> "FittedTilt":
         law = _distribution(forecast)
         if isinstance(law, Tilted):
-            law.keep_pool()  # the guard needs it again
+            law.keep_pool()  # which the guard needs again
         old = OldPITs(tuple(held_out.preranks), self.n_reference, held_out.seed)
         pits = self.points(law, held_out, old)
         features = held_out.features if self.by_features else None
@@ -75,10 +72,10 @@ class Tilt:
         parts, cases = [], torch.arange(len(held_out.y), device=held_out.y.device)
         for some in some_cases(law, (self.n_draws + 1) * 8 * law.event_shape[-1], held_out.y.device):
             part, ids = select(law, some), cases[some]
-            source = part
-            if isinstance(part, Tilted):  # a few copies do no harm here, and a pool is most of the work
-                source = Tilted(part.base, part.pits, part.theta, _POOL_PER_DRAW * self.n_draws, part.case_ids)
-            drawn = equally_weighted_draws(source, self.n_draws, held_out.seed, "draws of the tilt", ids).members
+            if isinstance(part, Tilted):
+                drawn = part.draws_to_rank(self.n_draws, "draws of the tilt").members
+            else:
+                drawn = equally_weighted_draws(part, self.n_draws, held_out.seed, "draws of the tilt", ids).members
             points = torch.cat([held_out.y[some][:, None].to(drawn), drawn], 1)
             parts.append(old(part, points, ids).float())
         return torch.cat(parts)

@@ -157,8 +157,18 @@ class Tilted(Distribution):
         return Ensemble(torch.cat(drawn))
 
     def reference_draws(self, n_draws: int, stream: str) -> Ensemble:
-        """Draws (N, M, D) for PITs to be learnt from: at even steps through the pool that the moments come from."""
-        members, exponent = self._kept
+        """Draws (N, M, D) for PITs to be learnt from: at even steps through the first half of the pool of the moments."""
+        return self._from_pool(n_draws, stream, slice(0, -(-self.pool // 2)))
+
+    def draws_to_rank(self, n_draws: int, stream: str) -> Ensemble:
+        """Draws (N, M, D) that are independent of `reference_draws`: at even steps through the pool's second half.
+
+        With few effective draws some are copies; the ranking likelihood, which needs M of them, loses about 1/M by each.
+        """
+        return self._from_pool(n_draws, stream, slice(self.pool // 2, None))
+
+    def _from_pool(self, n_draws: int, stream: str, half: slice) -> Ensemble:
+        members, exponent = (part[:, half] for part in self._kept)
         keys = case_keys(self.pits.seed, self.case_ids.to(members.device), "even steps", stream)
         pick = picked(torch.softmax(exponent, -1), even_steps(uniform(keys, (1,)), n_draws))
         drawn = taken(members, pick)
