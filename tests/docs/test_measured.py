@@ -1,6 +1,7 @@
 """Numbers on the page of measurements are those of the committed records."""
 
 import csv
+import json
 import re
 from pathlib import Path
 
@@ -51,6 +52,30 @@ def test_powers_are_those_of_the_record():
     said.append(f"in {100 * float(tied['interval']):.0f} % instead of {100 * float(tied['randomised']):.0f} %")
     for words in said:
         assert words in PAGE
+
+
+def test_what_is_said_of_large_forecasts_is_what_was_recorded():
+    whole, tenth, rates = (
+        json.loads((ROOT / "results" / "large" / f"{name}.json").read_text())
+        for name in ("4000000", "400000", "throughput")
+    )
+    (run,) = whole["runs"]
+    assert run["peak_megabytes"] < 2000 < run["data_megabytes"]
+    assert f"{run['cases']:,} cases of {run['members']} members and {run['targets']} targets" in PAGE
+    assert f"test with {run['replicates']} replicates" in PAGE
+    assert f"is {run['peak_megabytes'] / 1000:.2f} GB; it takes {run['cpu_seconds']:.0f} s of processor time" in PAGE
+    assert f"{run['cases_per_cpu_second']:,} cases a second" in PAGE
+    memory, cluster = tenth["chunks_and_memory"], tenth["chunks_and_cluster"]
+    assert memory["p_values"] == cluster["p_values"] == cluster["other_numbers"] == 0
+    assert memory["other_numbers"] <= 1e-12
+    assert f"the peak is {tenth['runs'][1]['peak_megabytes'] / 1000:.1f} GB" in PAGE
+    assert f"differ by {memory['other_numbers']:.1e} at most" in PAGE
+    *preranks, everything, ours, theirs = rates["throughput"]
+    for row in preranks:
+        cells = (row["what"], f"{row['ranked_per_cpu_second']:,}", f"{row['checked_per_cpu_second']:,}")
+        assert f"| {' | '.join(cells)} |" in PAGE
+    assert f"| all of these | | {everything['checked_per_cpu_second']:,} |" in PAGE
+    assert f"{ours['ranked_per_cpu_second']:,} cases a second and {theirs['ranked_per_cpu_second']:,}" in PAGE
 
 
 def test_coverage_with_blocks_is_that_of_the_record():

@@ -1,13 +1,15 @@
 """What is kept or left out to save time changes no number."""
 
+import pytest
 import torch
 from torch.testing import assert_close
 
 from prerank import HDR, GaussianMixture, Location, Marginal
 from prerank.calibration import view_of
-from prerank.recalibration import path, tilted
+from prerank.recalibration import Tilt, path, tilted
 from prerank.recalibration.folds import folds_of
 from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.steps import HeldOut
 from prerank.recalibration.tilted import Tilted
 
 
@@ -99,3 +101,28 @@ def test_a_metric_finds_the_weight_where_it_did_not_look(monkeypatch):
     monkeypatch.setattr(path, "_FOR_METRIC", 10)
     quick = path.ridge_path(pits, weights, folds, (1.0,), 2).candidates[0]
     assert_close(quick.theta, exact.theta, atol=1e-3, rtol=0)
+
+
+def test_a_second_tilt_that_nothing_speaks_for_is_not_fitted_with_whole_pools(standard, observed, monkeypatch):
+    """The first look is enough: no pool is kept, and the answer is no change."""
+    forecast = standard(300)
+    once = Tilted(forecast, OldPITs((Location(),), 40, 0), torch.zeros(2, 1), 700)
+    monkeypatch.setattr(Tilted, "keep_pool", lambda _: pytest.fail("whole pools were made"))
+    y = observed(forecast, 5)
+    folds = folds_of(300, 5, None, 0, torch.device("cpu"))
+    held_out = HeldOut(y, torch.ones(300, dtype=torch.float64), folds, [Location()], 0)
+    fitted = Tilt(degree=2, n_draws=64, n_reference=40, pool=700).fit(once, held_out)
+    assert not fitted.changed
+    assert "support no tilt" in fitted.summary()
+
+
+def test_a_second_tilt_that_is_needed_is_fitted_with_the_forecasts_own_pools(standard, observed):
+    forecast = standard(300)
+    once = Tilted(forecast, OldPITs((Location(),), 40, 0), torch.zeros(2, 1), 700)
+    y = forecast.mean + 2.0 * (observed(forecast, 5) - forecast.mean)
+    folds = folds_of(300, 5, None, 0, torch.device("cpu"))
+    held_out = HeldOut(y, torch.ones(300, dtype=torch.float64), folds, [Location()], 0)
+    fitted = Tilt(degree=2, n_draws=64, n_reference=40, pool=700).fit(once, held_out)
+    assert fitted.changed
+    assert fitted.theta[1, 0] > 0.1  # more in both tails
+    assert once._kept[0].shape == (300, 700, 2)

@@ -18,6 +18,7 @@ from prerank.recalibration.tilted import Tilted
 from prerank.wording import counted
 
 N_BINS = 20
+_FIRST_LOOK = 600  # draws of a pool
 
 
 @dataclass(frozen=True)
@@ -57,15 +58,22 @@ class Tilt:
 
     def fit(self, forecast: Forecast, held_out: HeldOut) -> "FittedTilt":
         law = _distribution(forecast)
-        if isinstance(law, Tilted):
-            law.keep_pool()  # which the guard needs again
         old = OldPITs(tuple(held_out.preranks), self.n_reference, held_out.seed)
-        pits = self.points(law, held_out, old)
-        features = held_out.features if self.by_features else None
-        if self.by_features and features is None:
+        if self.by_features and held_out.features is None:
             raise ValueError("Tilt(by_features=True) needs features; pass fit(forecast, y, features=...)")
-        path = ridge_path(pits, held_out.weights, held_out.folds, self.ridges, self.degree, features)
-        return self._judged(law, held_out, old, pits, path)
+        if isinstance(law, Tilted):
+            # most forecasts need no second tilt, and to see that takes smaller pools than to fit it
+            pits = self.points(law.with_pool(min(_FIRST_LOOK, law.pool)), held_out, old)
+            path = self._path(pits, held_out)
+            if path.choice is None:
+                return self._judged(law, held_out, old, pits, path)
+            law.keep_pool()  # which the guard needs again
+        pits = self.points(law, held_out, old)
+        return self._judged(law, held_out, old, pits, self._path(pits, held_out))
+
+    def _path(self, pits: Tensor, held_out: HeldOut) -> Path:
+        features = held_out.features if self.by_features else None
+        return ridge_path(pits, held_out.weights, held_out.folds, self.ridges, self.degree, features)
 
     def points(self, law: Distribution, held_out: HeldOut, old: OldPITs) -> Tensor:
         """PITs (N, M + 1, K) of the observations and of draws, the observation first, in single precision."""

@@ -92,6 +92,10 @@ class Tilted(Distribution):
             part._kept = members[where], exponent[where]
         return part
 
+    def with_pool(self, pool: int) -> "Tilted":
+        """The same forecast, computed with another number of draws."""
+        return Tilted(self.base, self.pits, self.theta, pool, self.case_ids, self.share)
+
     def log_weights(self, points: Tensor) -> Tensor:
         """The exponent of the tilt, of all tilts, at points (N, P, D): (N, P)."""
         if (known := self._known.get(points)) is not None:
