@@ -88,6 +88,15 @@ def test_a_pool_learns_from_the_last_fold_and_is_fitted_on_all_others() -> None:
         assert sorted(np.concatenate([job.train, job.stop])) == list(range(15))
 
 
+def test_of_ten_folds_two_are_held_out_and_four_stop_a_model() -> None:
+    plan = held_out(folds_of(KFold(10), 20))
+    assert [part.rows.tolist() for part in plan.outside] == [[16, 17, 18, 19]]
+    assert [job.stop.tolist() for job in plan.jobs] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    for job in plan.jobs:
+        assert sorted(np.concatenate([job.train, job.stop])) == list(range(16))
+    assert plan.final == plan.outside[0].jobs == (0, 1, 2, 3)
+
+
 @pytest.mark.parametrize("ensemble", [True, False])
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_the_recalibrator_sees_forecasts_of_models_that_never_saw_the_row(ensemble: bool, wrapped: bool) -> None:

@@ -60,9 +60,9 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     its end among them. `cv` are folds: a number (shuffled, or by groups if `fit` is given some), or a splitter of
     scikit-learn's. What is fitted, as `ensemble` says:
 
-    * True: the last fold is held out. Each of the others stops a model that is trained on the rest; forecasts are the equal
-      mixture of all, and their correction is learnt on the fold that none saw. K folds, at least three, which test every row
-      once, cost K - 1 models.
+    * True: one in five folds is held out. Four of the others each stop a model that is trained on the rest; forecasts are
+      the equal mixture of all, and their correction is learnt on the folds that none saw. Ten folds, which test every row
+      once, train on 70 % of the rows. At least three are needed, and fewer than six make a model less than folds.
     * False: one model of all rows. The correction is learnt from models of the folds, each by the rows that it has not seen;
       they are fitted on fewer rows than the one that is corrected. K folds cost K + 1 models.
     * "auto": True where the folds allow it and there are at least 100 rows, else False, as for `TimeSeriesSplit`: rows that
@@ -92,7 +92,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         estimator: Any = None,
         preranks: PreRank | Sequence[PreRank] | None = None,
         *,
-        cv: Any = 5,
+        cv: Any = 10,
         ensemble: bool | Literal["auto"] = "auto",
         max_held_out: int | None = 2048,
         recalibrator: Any = None,

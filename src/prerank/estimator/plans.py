@@ -12,6 +12,12 @@ import numpy as np
 from prerank.estimator.foldmodels import Index, Job
 
 
+HELD_OUT = 5
+"""One in so many folds is held out of a pool."""
+MODELS = 4
+"""Models of a pool, at most."""
+
+
 class Fold(NamedTuple):
     """Rows to fit on, and rows that are then forecast."""
 
@@ -45,11 +51,16 @@ def single(folds: Sequence[Fold], n_rows: int) -> Plan:
 
 
 def held_out(folds: Sequence[Fold]) -> Plan:
-    """The equal mixture of models that are each stopped by another fold, corrected on the last fold, which none saw."""
-    *others, last = [fold.test for fold in folds]
+    """The equal mixture of models that are each stopped by another fold, corrected on the last folds, which none saw.
+
+    A fifth of the folds is held out, and at most four models are trained, each on what is left.
+    """
+    tests = [fold.test for fold in folds]
+    n_held_out = max(1, len(tests) // HELD_OUT)
+    others, last = tests[:-n_held_out], np.concatenate(tests[-n_held_out:])
     jobs = [
         Job(np.concatenate([part for k, part in enumerate(others) if k != j]), stop, f"stopped by {j}")
-        for j, stop in enumerate(others)
+        for j, stop in enumerate(others[:MODELS])
     ]
     places = tuple(range(len(jobs)))
     return Plan(jobs, [Outside(last, places)], places)

@@ -65,9 +65,9 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
       makes the forecasts, with a warning.
     * `tail_weight`: weight of one component more, three times as wide as the reference, which bounds what a single
       surprising row can cost.
-    * `calibrate=True` corrects forecasts by what rows say that they were not fitted on, by five folds, or as many as it
+    * `calibrate=True` corrects forecasts by what rows say that they were not fitted on, by ten folds, or as many as it
       says: `calibrated_` is then a `CalibratedRegressorCV`, which answers in the model's place. It costs the training of
-      four networks, each on three fifths of the rows, and forecasts that are computed by draws.
+      four networks, each on seven tenths of the rows, and forecasts that are computed by draws.
 
     Fitted: `strength_`, `tuning_` (strength, seed, PCE and energy score of every candidate, or None), `seed_`,
     `n_features_in_`, `feature_names_in_`, `target_names_`, `n_targets_`, `validation_nll_` and `reference_nll_` (standard
@@ -171,7 +171,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
 
         if validation_rows is not None:
             raise ValueError("calibrate finds rows to stop by in its folds; leave validation_rows out")
-        cv = 5 if self.calibrate is True else self.calibrate
+        cv = 10 if self.calibrate is True else self.calibrate
         plain = clone(self).set_params(calibrate=False)
         self.calibrated_ = CalibratedRegressorCV(plain, cv=cv, random_state=self.random_state)
         self.calibrated_.fit(X, y, sample_weight)
