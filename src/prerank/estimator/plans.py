@@ -11,7 +11,6 @@ import numpy as np
 
 from prerank.estimator.foldmodels import Index, Job
 
-
 HELD_OUT = 5
 """One in so many folds is held out of a pool."""
 MODELS = 4

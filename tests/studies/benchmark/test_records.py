@@ -95,10 +95,15 @@ def test_a_half_written_fleet_is_ignored_and_swept_away(folder):
 def test_what_a_process_that_died_in_a_run_left_half_written_is_swept_away_at_its_end(tmp_path):
     store = Store(tmp_path)
     half = store.checkpoint("diabetes.exact").with_name(".diabetes.exact.safetensors.0e14b86f.part")
-    with pytest.raises(RuntimeError, match="half-way"), store.alone():
-        half.parent.mkdir()
-        half.touch()
-        raise RuntimeError("half-way")
+
+    def die() -> None:
+        with store.alone():
+            half.parent.mkdir()
+            half.touch()
+            raise RuntimeError("half-way")
+
+    with pytest.raises(RuntimeError, match="half-way"):
+        die()
     assert not half.exists()
 
 
