@@ -1,6 +1,6 @@
 """Estimators on the paper's datasets: the paper's settings, ours, calibrated in each way, and other models.
 
-    python benchmarks/estimators.py [DATASETS ...] [--methods ...] [--seeds ...] [--device cuda] [--out FILE]
+    python benchmarks/estimators.py [DATASETS ...] [--methods ...] [--seeds ...] [--device cuda] [--workers 8] [--out FILE]
     python benchmarks/estimators.py --table results/estimator/estimators.jsonl
 
 Every dataset, seed and method is a line of JSON in FILE; lines that are there are not computed again, and none is begun
@@ -16,6 +16,8 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +38,9 @@ DATASETS = (
 )
 
 Method = Callable[[int, str | None], Any]
+PAPERS = "paper's settings"
 METHODS: dict[str, Method] = {
-    "paper's settings": lambda seed, device: MixtureRegressor.paper(random_state=seed, device=device),
+    PAPERS: lambda seed, device: MixtureRegressor.paper(random_state=seed, device=device),
     "ours": lambda seed, device: MixtureRegressor(random_state=seed, device=device),
     "ours, calibrated": lambda seed, device: CalibratedRegressorCV(
         MixtureRegressor(device=device), ensemble=True, random_state=seed
@@ -55,7 +58,7 @@ def fitted(method: str, task: Task, device: str | None) -> tuple[Any, float]:
     """A method's model of a task, and the seconds that its fit took."""
     model = METHODS[method](task.seed, device)
     started = time.perf_counter()
-    if method == "paper's settings":
+    if method == PAPERS:
         n_train, n_validation, _ = task.sizes
         rows = slice(0, n_train + n_validation)
         model.fit(task.x[rows], task.y[rows], validation_rows=np.arange(rows.stop) >= n_train)
@@ -76,37 +79,81 @@ def in_values(task: Task, model: Any) -> dict[str, Any]:
     return {**judged(task, forecast, drawn), "nll": -float(likelihood.mean())}
 
 
+def row_of(name: str, seed: int, method: str, options: argparse.Namespace, deadline: float) -> dict[str, Any] | None:
+    """One line of the record; None once time is up."""
+    if time.time() > deadline:
+        return None
+    if options.workers > 1:
+        torch.set_num_threads(1)
+    task = task_of(name, seed, options.rows)
+    model, seconds = fitted(method, task, options.device)
+    about = {"dataset": name, "seed": seed, "method": method, "seconds": seconds, "device": options.device or "cpu"}
+    return {**about, "threads": torch.get_num_threads(), **in_values(task, model)}
+
+
 def run(options: argparse.Namespace) -> None:
-    started = time.monotonic()
+    """Everything that is not there yet, datasets side by side, each written as soon as it is known."""
+    started, deadline = time.monotonic(), time.time() + options.limit
     there = {(row["dataset"], row["seed"], row["method"]) for row in known(options.out)}
-    for name in options.datasets or DATASETS:
-        for seed in options.seeds:
-            left = [method for method in options.methods if (name, seed, method) not in there]
-            if not left:
+    left = [
+        (name, seed, method)
+        for seed in options.seeds
+        for name in options.datasets or DATASETS
+        for method in options.methods
+        if (name, seed, method) not in there
+    ]
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        tasks = [pool.submit(row_of, *about, options, deadline) for about in left]
+        for done in as_completed(tasks):
+            if (row := done.result()) is None:
                 continue
-            task = task_of(name, seed, options.rows)
-            for method in left:
-                if time.monotonic() - started > options.limit:
-                    return
-                model, seconds = fitted(method, task, options.device)
-                about = {"dataset": name, "seed": seed, "method": method, "seconds": seconds}
-                row = {**about, "device": options.device or "cpu", **in_values(task, model)}
-                with options.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
-                print(f"{name}, seed {seed}, {method}: {seconds:.0f} s; {time.monotonic() - started:.0f} s", flush=True)
+            with options.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            said = f"{row['dataset']}, seed {row['seed']}, {row['method']}: {row['seconds']:.0f} s"
+            print(f"{said}; {time.monotonic() - started:.0f} s", flush=True)
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Means over seeds: energy scores, ratios within 1.25 and seconds, a column for each method."""
+    """Methods side by side: in how many datasets each is best, and means over seeds, a column for each method."""
     frame = pd.DataFrame(rows)
-    names = [name for name in frame.columns if name in {item.name for item in (*paper_preranks(2), *paper_preranks(6))}]
-    frame["within 1.25"] = (frame[names] <= 1.25).sum(axis=1) / frame[names].notna().sum(axis=1)
-    parts = []
+    parts = [markdown(summarised(frame).reset_index())]
+    frame["within 1.25"] = (frame[_preranks(frame)] <= 1.25).sum(axis=1) / frame[_preranks(frame)].notna().sum(axis=1)
     for what in ("energy score", "nll", "within 1.25", "seconds"):
         wide = frame.pivot_table(index="dataset", columns="method", values=what, sort=False)
         wide.loc["mean"] = wide.mean()
         parts.append(f"## {what}\n\n{markdown(wide.reset_index().rename_axis(None, axis=1))}")
     return "\n\n".join(parts)
+
+
+def summarised(frame: pd.DataFrame) -> pd.DataFrame:
+    """By method: datasets where its energy score is the best, or not worse than it by two standard errors of the difference
+    over seeds, of how many; cells (dataset and pre-rank, means over seeds) within 1.25; energy score relative to the paper's.
+    """
+    scores = frame.pivot_table(index=["dataset", "seed"], columns="method", values="energy score", sort=False)
+    means = scores.groupby(level="dataset", sort=False).mean()
+    cells = frame.groupby(["method", "dataset"], sort=False)[_preranks(frame)].mean()
+    found = []
+    for method in scores:
+        behind = pd.DataFrame(
+            {name: scores[method][name] - scores[best][name] for name, best in means.idxmin(axis=1).items()}
+        )
+        error = behind.std() / math.sqrt(len(behind))
+        level = means[PAPERS] if PAPERS in means else means[method]
+        found.append(
+            {
+                "method": method,
+                "datasets": int(means[method].notna().sum()),
+                "best or within noise": int((behind.mean() <= 2 * error.fillna(0.0)).sum()),
+                "cells within 1.25": float((cells.loc[method] <= 1.25).sum().sum() / cells.loc[method].count().sum()),
+                "energy score, relative": float((means[method] / level).mean()),
+            }
+        )
+    return pd.DataFrame(found).set_index("method")
+
+
+def _preranks(frame: pd.DataFrame) -> list[str]:
+    known_names = {item.name for item in (*paper_preranks(2), *paper_preranks(6))}
+    return [name for name in frame.columns if name in known_names]
 
 
 def main() -> None:
@@ -117,6 +164,7 @@ def main() -> None:
     parser.add_argument("--device")
     parser.add_argument("--rows", type=int, help="at most so many rows of each part: a trial")
     parser.add_argument("--out", type=Path, default=Path("estimators.jsonl"))
+    parser.add_argument("--workers", type=int, default=1, help="processes, each of one thread if there are several")
     parser.add_argument("--limit", type=float, default=math.inf)
     parser.add_argument("--table", type=Path)
     options = parser.parse_args()
