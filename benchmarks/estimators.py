@@ -126,8 +126,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def summarised(frame: pd.DataFrame) -> pd.DataFrame:
-    """By method: datasets where its energy score is the best, or not worse than it by two standard errors of the difference
-    over seeds, of how many; cells (dataset and pre-rank, means over seeds) within 1.25; energy score relative to the paper's.
+    """By method: in how many datasets its energy score is the best, or behind it by at most two standard errors over seeds.
+
+    Cells are a dataset and a pre-rank, means over seeds; energy scores are relative to those of the paper's settings.
     """
     scores = frame.pivot_table(index=["dataset", "seed"], columns="method", values="energy score", sort=False)
     means = scores.groupby(level="dataset", sort=False).mean()
