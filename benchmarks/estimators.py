@@ -24,12 +24,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from crossfit import N_DRAWS, Task, judged, known, markdown, task_of
 from other_models import BoostedQuantiles, ForestWeights, LinearGaussian
 from prerank import Ensemble, paper_preranks
 from prerank.data import PAPER_SEEDS
-from prerank.estimator import CalibratedRegressorCV, MixtureRegressor, predict_distribution
+from prerank.estimator import CalibratedRegressorCV, MixtureRegressor, StackedFeatures, predict_distribution, sample
 from prerank.estimator.dequantising import Dequantiser
 
 DATASETS = (
@@ -38,6 +39,13 @@ DATASETS = (
 )
 
 Method = Callable[[int, str | None], Any]
+
+
+def stacked(seed: int, network: MixtureRegressor) -> Pipeline:
+    """A network with boosted trees beside it."""
+    return make_pipeline(StackedFeatures(random_state=seed), network)
+
+
 PAPERS = "paper's settings"
 METHODS: dict[str, Method] = {
     PAPERS: lambda seed, device: MixtureRegressor.paper(random_state=seed, device=device),
@@ -47,6 +55,10 @@ METHODS: dict[str, Method] = {
     ),
     "ours, calibrated, one model": lambda seed, device: CalibratedRegressorCV(
         MixtureRegressor(device=device), ensemble=False, random_state=seed
+    ),
+    "ours, stacked": lambda seed, device: stacked(seed, MixtureRegressor(random_state=seed, device=device)),
+    "ours, stacked, calibrated": lambda seed, device: CalibratedRegressorCV(
+        stacked(seed, MixtureRegressor(device=device)), ensemble=True, random_state=seed
     ),
     "linear Gaussian": lambda seed, device: LinearGaussian(),
     "boosted quantiles, Gaussian copula": lambda seed, device: BoostedQuantiles(seed=seed),
@@ -72,9 +84,7 @@ def in_values(task: Task, model: Any) -> dict[str, Any]:
     forecast = predict_distribution(model, task.x_test)
     if isinstance(forecast, Ensemble):
         return judged(task, forecast)
-    drawn = None
-    if hasattr(model, "sample"):
-        drawn = Ensemble(torch.as_tensor(model.sample(task.x_test, N_DRAWS, seed=1), device=forecast.mean.device))
+    drawn = Ensemble(torch.as_tensor(sample(model, task.x_test, N_DRAWS, seed=1), device=forecast.mean.device))
     likelihood = Dequantiser.of(task.y).log_likelihood(task.y_test, forecast)
     return {**judged(task, forecast, drawn), "nll": -float(likelihood.mean())}
 

@@ -5,6 +5,7 @@ from prerank.estimator.mixed import Mixed, equal_mixture
 from prerank.estimator.predictions import predict_distribution, predict_quantiles, sample
 from prerank.estimator.regressor import MixtureRegressor
 from prerank.estimator.scorers import LogLikelihood, NegativeEnergyScore, NegativePCE, PaperRule
+from prerank.estimator.stacking import StackedFeatures
 from prerank.estimator.transformed import Transformed, TransformedTargets
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "NegativeEnergyScore",
     "NegativePCE",
     "PaperRule",
+    "StackedFeatures",
     "Transformed",
     "TransformedTargets",
     "equal_mixture",

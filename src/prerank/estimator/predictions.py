@@ -87,11 +87,13 @@ def observed_for(y: Any, forecast: Forecast) -> Tensor:
 
 
 def sample(estimator: Any, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
-    """Equally weighted draws (N, M, D) of a fitted estimator's joint forecast."""
+    """Equally weighted draws (N, M, D) of a fitted estimator's joint forecast; targets with atoms have values of theirs."""
     forecast = predict_distribution(estimator, X)
     n_draws = require_whole(n_draws, "n_draws")
     if isinstance(forecast, torch.distributions.Distribution):
-        return equally_weighted_draws(forecast, n_draws, seed, case_ids=None).members.cpu().numpy()
+        drawn = equally_weighted_draws(forecast, n_draws, seed, case_ids=None).members.cpu().numpy()
+        cells = cells_of(estimator)
+        return drawn if cells is None else cells.snapped(drawn)
     raise TypeError(
         f"the forecast is an ensemble of {as_ensemble(forecast).n_members} members, which are its draws; use its members"
     )

@@ -1,0 +1,130 @@
+"""Features, and beside them what models of single targets say: trees find what a network of few rows does not."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.model_selection import GroupKFold, KFold, check_cv
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
+
+from prerank.estimator.foldmodels import seeded_copy
+from prerank.forecast import require_whole
+
+Array = NDArray[np.float64]
+
+
+class StackedFeatures(TransformerMixin, BaseEstimator):
+    """The features, and for each target one more: what models of other rows predict.
+
+    For the first step of a pipeline that ends with a `MixtureRegressor`: the network starts from a linear combination of the
+    predictions, and learns the joint law around it. `estimator` is any regressor of a single target, by default
+    `HistGradientBoostingRegressor()`; one is fitted for each target and fold of `cv`, a number of folds or a splitter of
+    scikit-learn's.
+
+    Training rows get the prediction of models that have not seen them, and rows that come later the mean prediction of
+    all: as with scikit-learn's `TargetEncoder`, `fit_transform(X, y)` is not `fit(X, y).transform(X)`.
+
+    Fitted: `models_` (for each fold one of each target), `n_features_in_`, `feature_names_in_`, `n_targets_`.
+
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from prerank.data import Bimodal
+    >>> from prerank.estimator import MixtureRegressor, predict_distribution
+    >>> table = Bimodal().table(200)
+    >>> network = MixtureRegressor(n_components=2, hidden=(8,), learning_rate=0.1, patience=2, random_state=0)
+    >>> model = make_pipeline(StackedFeatures(random_state=0), network).fit(table.x, table.y)
+    >>> predict_distribution(model, table.x[:5]).batch_shape, model[:-1].transform(table.x[:5]).shape[1] - table.x.shape[1]
+    (torch.Size([5]), 2)
+    """
+
+    def __init__(
+        self, estimator: Any = None, *, cv: Any = 5, random_state: int | np.random.RandomState | None = None
+    ) -> None:
+        self.estimator = estimator
+        self.cv = cv
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Fit the models of all folds on features X (N, L) and targets y (N, D) or (N,)."""
+        self.fit_transform(X, y, sample_weight, groups)
+        return self
+
+    def fit_transform(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Array:
+        """Fit, and X (N, L + D) with predictions of models that have not seen the row.
+
+        Rows of a group, as `groups` (N,) label them, are in one fold. `sample_weight` (N,) goes to the models.
+        """
+        features = validate_data(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, dtype=np.float64)
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; give targets to fit"
+            )
+        targets = np.asarray(y, dtype=np.float64)
+        targets = targets[:, None] if targets.ndim == 1 else targets
+        if targets.ndim != 2 or len(targets) != len(features):
+            raise ValueError(
+                f"y has shape {np.shape(y)}, and X has {len(features)} rows; y is (rows,) or (rows, targets)"
+            )
+        if not np.isfinite(targets).all():
+            raise ValueError(
+                f"{int((~np.isfinite(targets)).any(1).sum())} rows of y have NaN or infinity; drop them first"
+            )
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        predicted, self.models_ = np.full(targets.shape, np.nan), []
+        for fold, (train, test) in enumerate(self._folds(seed, features, targets, groups)):
+            models = [
+                self._fitted(
+                    seed + 1000 * fold + d, features[train], column, None if weights is None else weights[train]
+                )
+                for d, column in enumerate(targets[train].T)
+            ]
+            predicted[test] = _predicted(models, features[test])
+            self.models_.append(models)
+        self.n_targets_ = targets.shape[1]
+        untested = np.isnan(predicted).all(1)
+        if untested.any():  # the first rows of a series, say
+            predicted[untested] = self._mean(features[untested])
+        return np.hstack([features, predicted])
+
+    def transform(self, X: Any) -> Array:
+        """X (N, L + D) with the mean prediction of the models of all folds, for rows that were not fitted on."""
+        check_is_fitted(self, "models_")
+        features = validate_data(self, X, reset=False, ensure_all_finite="allow-nan", dtype=np.float64)
+        return np.hstack([features, self._mean(features)])
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the features, then `prediction1`, `prediction2`, ..."""
+        check_is_fitted(self, "models_")
+        names = _check_feature_names_in(self, input_features)
+        return np.concatenate([names, [f"prediction{d + 1}" for d in range(self.n_targets_)]]).astype(object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = self.estimator is None or get_tags(self.estimator).input_tags.allow_nan
+        return tags
+
+    def _folds(self, seed: int, features: Array, targets: Array, groups: Any) -> list[tuple[Any, Any]]:
+        cv = self.cv
+        if isinstance(cv, int) and not isinstance(cv, bool):
+            n_splits = min(require_whole(cv, "cv", at_least=2), len(features))
+            cv = GroupKFold(n_splits) if groups is not None else KFold(n_splits, shuffle=True, random_state=seed)
+        return list(check_cv(cv).split(features, targets, groups))
+
+    def _fitted(self, seed: int, features: Array, target: Array, weights: Array | None) -> Any:
+        plain = HistGradientBoostingRegressor() if self.estimator is None else clone(self.estimator)
+        model = seeded_copy(plain, seed & 0x7FFFFFFF)
+        return model.fit(features, target) if weights is None else model.fit(features, target, sample_weight=weights)
+
+    def _mean(self, features: Array) -> Array:
+        return np.mean([_predicted(models, features) for models in self.models_], 0)
+
+
+def _predicted(models: list[Any], features: Array) -> Array:
+    return np.column_stack([np.asarray(model.predict(features), dtype=np.float64).reshape(-1) for model in models])
