@@ -140,6 +140,20 @@ def test_probabilities_of_cells_sum_to_one_and_are_near_the_truth(small: Small) 
     assert truth - 0.1 < model.score(fresh, observed[:, 0]) < 0
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_draws_tie_with_observations_whatever_their_rounding(kind: type) -> None:
+    """Tenths have no exact binary form, and standardised counts sit on a grid only within rounding."""
+    counted = rng().poisson(4.0, 2000)
+    for y in ((counted / 10).astype(kind), ((counted - 4.1) / 1.93).astype(kind)):
+        support = recognised(y)
+        assert isinstance(support, Lattice)
+        values = y.astype(np.float64)
+        assert (support.snapped(values + 0.3 * support.step * rng().uniform(-1, 1, 2000)) == values).all()
+        assert from_record(as_record(support)) == support
+        beyond = support.origin + 40 * support.step  # not seen, and on the grid nevertheless
+        assert support.snapped(np.array([beyond + 0.2 * support.step]))[0] == pytest.approx(beyond, rel=1e-6)
+
+
 def test_every_estimator_and_the_scorer_have_the_likelihood_of_cells(small: Small) -> None:
     x, y = counts(300, 4)
     plain = small().fit(x, y)

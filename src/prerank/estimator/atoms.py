@@ -5,7 +5,7 @@ therefore spread evenly over the cells of its values, and a likelihood is that o
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -71,16 +71,25 @@ class Levels:
 class Lattice:
     """Whole multiples of `step` from `origin`, such as counts: values that were not seen have a cell too.
 
-    `lowest` and `highest` are bounds, None where there is none: numbers beyond them go to them.
+    `lowest` and `highest` are bounds, None where there is none: numbers beyond them go to them. `values` are those that
+    were seen, where rounding keeps multiples of the step from meeting them: a draw has to tie with what was observed.
     """
 
     origin: float
     step: float
     lowest: float | None = None
     highest: float | None = None
+    values: tuple[float, ...] = field(default=(), repr=False)
 
     def _nearest(self, y: Array) -> Array:
-        return self.origin + self.step * np.floor((y - self.origin) / self.step + 0.5)
+        number = np.floor((y - self.origin) / self.step + 0.5)
+        nearest = self.origin + self.step * number
+        if not self.values:
+            return nearest
+        values = np.array(self.values)
+        numbers = np.round((values - self.origin) / self.step)
+        place = np.searchsorted(numbers, number).clip(0, len(values) - 1)
+        return np.where(numbers[place] == number, values[place], nearest)
 
     def cell(self, y: Array) -> tuple[Array, Array]:
         nearest = self._nearest(y)
@@ -159,6 +168,8 @@ def recognised(y: Array) -> Support | None:
             low = float(values[0]) if counts[0] >= _BOUND * len(y) else None
             high = float(values[-1]) if counts[-1] >= _BOUND * len(y) else None
             grid = Lattice(float(values[0]), step, low, high)
+            if (grid.snapped(values) != values).any():
+                grid = replace(grid, values=tuple(values.tolist()))
         low_end, high_end = grid.cell(values)
         if np.average(high_end - low_end, weights=counts) >= WIDTH * spread:
             return grid
