@@ -114,10 +114,10 @@ def overstated(results: Results) -> pd.DataFrame:
     )
 
 
-def price(results: Results, protocol: Protocol, strengths: pd.DataFrame | None = None) -> pd.DataFrame:
+def price(results: Results, protocol: Protocol, strengths: float | pd.DataFrame | None = None) -> pd.DataFrame:
     """What the penalty costs the median seed of each cell: energy score (relative) and NLL (absolute).
 
-    At strength 10, or at the `strengths` of `tuned_strengths`.
+    At one strength (10), or at the `strengths` of `tuned_strengths`.
     """
     energy = score_changes(results, protocol, "energy score", strengths)
     nll = score_changes(results, protocol, "nll", strengths)
