@@ -287,7 +287,9 @@ class Difference(NamedTuple):
     gradient: float
 
 
-def difference(prerank: str, n_targets: int, compile_it: bool = False, batch: int = 24, n_draws: int = 30) -> Difference:
+def difference(
+    prerank: str, n_targets: int, compile_it: bool = False, batch: int = 24, n_draws: int = 30
+) -> Difference:
     """Both for the same parameters, rows and random numbers, in double precision: two seeds by two strengths."""
     from prerank.calibration import paper_preranks
     from prerank.training import NegativeLogLikelihood, PreRankPenalty, Run

@@ -12,7 +12,6 @@ from prerank.studies.benchmark.strengths import (
 )
 from prerank.studies.benchmark.summaries import EXACT_PROTOCOL, PUBLISHED_PROTOCOL, baseline, penalised
 
-
 COUNTS = ("PCE falls", "energy score rises", "NLL rises")
 
 

@@ -41,7 +41,10 @@ def changes(before: pd.DataFrame, after: pd.DataFrame, column: str, typical: str
     cells = both.groupby(CELL, sort=False)
     table = cells[[f"{column}_before", column, "change"]].agg(typical).set_axis(_COLUMNS[2:5], axis=1)
     own = {name: differences.to_numpy(dtype=float) for name, differences in cells["change"]}
-    tests = {"p_value": [_t_test(own[name]) for name in table.index], "n_seeds": [len(own[name]) for name in table.index]}
+    tests = {
+        "p_value": [_t_test(own[name]) for name in table.index],
+        "n_seeds": [len(own[name]) for name in table.index],
+    }
     return table.assign(**tests).reset_index()[_COLUMNS].astype(dict.fromkeys(_COLUMNS[2:], float))
 
 

@@ -151,6 +151,8 @@ def _reliability(results: Results, protocol: Protocol, folder: Path, files: list
         figure = reliability_figure(protocol, dataset, curves, reliability_band(int(n_test[dataset])))
         caption = f"Where does {dataset} deviate, and does the penalty bring the lines into the grey band?"
         if has_margins(curves):
-            caption += " Below: the margins of the same models; calibrated jointly in one sense, are they so one by one?"
+            caption += (
+                " Below: the margins of the same models; calibrated jointly in one sense, are they so one by one?"
+            )
         pictures.append(Picture(save_picture(figure, folder / f"reliability-{dataset}", files), caption))
     return pictures

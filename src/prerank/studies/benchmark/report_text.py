@@ -255,7 +255,10 @@ def _computing(results: Results) -> str:
     ]
     if "processor" in results.fleets:
         notes.append(f"Processors of the hosts: {'; '.join(sorted(results.fleets['processor'].dropna().unique()))}")
-    text = markdown(frame_table(computing_table(results), "Fleets", _COMPUTING, notes))
+    table = computing_table(results)
+    if "beside" in table:
+        notes.append("Beside: so many fleets shared the device, so that seconds are those of a fleet among others")
+    text = markdown(frame_table(table, "Fleets", _COMPUTING, notes))
     minutes = model_minutes(results)
     if minutes.empty:
         return f"{text}\nNo training step was timed by pre-rank."

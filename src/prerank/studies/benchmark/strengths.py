@@ -22,7 +22,17 @@ Along = Mapping[Protocol, pd.DataFrame]
 
 _MEASURES = {"PCE": "PCE", "energy_score": "energy score", "nll": "NLL"}
 _WHICH = ["trained", "evaluated"]
-_BY_STRENGTH = [*_WHICH, "strength", "cells", "PCE", "PCE lower", "energy score", "energy score worse", "NLL", "NLL worse"]
+_BY_STRENGTH = [
+    *_WHICH,
+    "strength",
+    "cells",
+    "PCE",
+    "PCE lower",
+    "energy score",
+    "energy score worse",
+    "NLL",
+    "NLL worse",
+]
 _TRENDS = [*_WHICH, "cells", "strengths", "PCE falls", "energy score rises", "NLL rises"]
 _TIGHTNESS = [*_WHICH, "pre-rank", "datasets", "before", "after", "seeds before", "seeds after"]
 
@@ -38,7 +48,9 @@ def along_strengths(results: Results, protocol: Protocol) -> pd.DataFrame:
     results = results._replace(records=records[wanted])  # once, and not for every strength
     parts = []
     for strength in sorted(results.records.loc[results.records["penalty"] != NONE, "strength"].unique()):
-        cells = pce_changes(results, protocol, float(strength)).merge(price(results, protocol, float(strength)), on=CELL)
+        cells = pce_changes(results, protocol, float(strength)).merge(
+            price(results, protocol, float(strength)), on=CELL
+        )
         parts.append(cells.assign(strength=strength, PCE=cells["after"]))
     if not parts:
         return pd.DataFrame(columns=[*CELL, "strength", *_MEASURES])
@@ -59,7 +71,10 @@ def strength_table(along: Along) -> pd.DataFrame:
         plain = cells[cells["strength"] == 0].set_index(CELL)["PCE"]
         for strength, found in cells.groupby("strength"):
             before = plain.reindex(pd.MultiIndex.from_frame(found[CELL])).to_numpy()
-            counted = [int((found["PCE"] < before).sum()), *(int((found[name] > 0).sum()) for name in ("energy_score", "nll"))]
+            counted = [
+                int((found["PCE"] < before).sum()),
+                *(int((found[name] > 0).sum()) for name in ("energy_score", "nll")),
+            ]
             medians = [found[name].median() for name in _MEASURES]
             pairs = [value for pair in zip(medians, counted, strict=True) for value in pair]
             rows.append([*_manner(protocol), strength, len(found), *pairs])

@@ -40,6 +40,7 @@ class Settings:
 
     Models are evaluated on the first `eval_rows` validation and test rows, which are in random order: beyond that many
     a PCE is known to a third of a percentage point, and hundreds of models would take longer to evaluate than to train.
+    `beside` says how many fleets are trained at a time, which their times depend on.
     """
 
     device: str = "cpu"
@@ -49,6 +50,7 @@ class Settings:
     checkpoint_seconds: float = 60.0
     accept_licence: bool = False
     eval_rows: int = 20_000
+    beside: int = 1
 
 
 class Rows(NamedTuple):
@@ -124,6 +126,7 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
         "device": " and ".join(dict.fromkeys(session["device"] for session in sessions)),
         "processor": " and ".join(dict.fromkeys(session["processor"] for session in sessions)),
         "sessions": len(sessions),
+        "beside": settings.beside,
         "dataset_status": data.status,
     }
     records, errors = _evaluate(fleet, fitted, data, settings)
