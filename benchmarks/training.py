@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 from prerank.calibration import paper_preranks
-from prerank.studies.published import PublishedPenalty
 from prerank.training import FitOptions, PreRankPenalty, Run, Stopwatch, TrainingSet, fit
 
 BATCH, DRAWS, FEATURES, COMPONENTS = 256, 100, 10, 5
@@ -135,14 +134,6 @@ def cpu_table(fleet: int, epochs: int) -> None:
                 f"{plain / alone:>12.1f} {plain / together:>12.1f}",
                 flush=True,
             )
-
-
-def grid(n_targets: int, protocol: type[PreRankPenalty] | type[PublishedPenalty] = PreRankPenalty) -> list[Run]:
-    """The benchmark's grid of one dataset: 7 pre-ranks x 5 strengths x 5 seeds and 5 baselines."""
-    penalties = [protocol(prerank, n_draws=DRAWS) for prerank in paper_preranks(n_targets)]
-    return [Run(seed) for seed in SEEDS] + [
-        Run(seed, penalty, strength) for penalty in penalties for strength in STRENGTHS for seed in SEEDS
-    ]
 
 
 if __name__ == "__main__":

@@ -255,7 +255,10 @@ def prepared(training: Training, compile_it: bool = True) -> tuple[Callable[[Ten
     for _ in range(3):
         step(rows)
     if training.x.device.type == "cuda" and training.peer.prerank != "PCA":
-        return captured(step, rows), f"{how}, one graph"
+        try:
+            return captured(step, rows), f"{how}, one graph"
+        except RuntimeError as failure:
+            return step, f"{how}, no graph: {str(failure).splitlines()[0]}"
     return step, how
 
 
