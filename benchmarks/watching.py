@@ -83,7 +83,7 @@ class Host:
         self.thread.start()
 
     def _watch(self) -> None:
-        while not self.ended.wait(1.0):
+        while not self.ended.wait(2.0):
             family = descendants(self.pid)
             found = [memory(pid) for pid in family]
             self.rss = max(self.rss, sum(item[0] for item in found))
@@ -170,7 +170,6 @@ def facts() -> dict[str, Any]:
         "system": platform.release(),
         "python": sys.version.split()[0],
         "torch": torch.__version__,
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "mps": shutil.which("nvidia-cuda-mps-control"),
     }
     try:
@@ -180,8 +179,9 @@ def facts() -> dict[str, Any]:
     except ImportError:
         found["triton"] = None
     if shutil.which(QUERY[0]):
-        command = [QUERY[0], "--query-gpu=driver_version,memory.total", "--format=csv,noheader"]
-        found["driver"] = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        # not asked of torch, which would take a place on the device to find out
+        command = [QUERY[0], "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+        found["gpu"] = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         found["memory"] = meminfo.read_text().splitlines()[0].partition(":")[2].strip()

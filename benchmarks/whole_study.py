@@ -250,12 +250,10 @@ def told(record: Mapping[str, Any]) -> str:
             f"{name:<10} {state:<13} {seconds:7.0f} s in {len(calls)} calls{share}, GPU {gpu:.1f} GB, host {host:.1f} GB"
         )
         for words, found in part.get("compared", {}).items():
-            same = (
-                "identical"
-                if found["different"] == 0
-                else f"{found['different']} numbers differ, worst {found['worst']:.2g}"
-            )
-            lines.append(f"{'':<10} {words}: {len(found['fleets'])} fleets, {found['rows']} rows, {same}")
+            differ = f"{found['different']} numbers differ, by {found['worst']:.2g} at most"
+            same = "identical" if found["different"] == 0 else differ
+            of = f"{len(found['fleets'])} fleets, {found['rows']} rows, {same}"
+            lines.append(f"{'':<10} {words}: {of if found['rows'] else 'nothing to compare'}")
     return "\n".join(lines)
 
 

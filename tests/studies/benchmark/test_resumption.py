@@ -32,7 +32,7 @@ ARGUMENTS = split(
     "benchmark --datasets diabetes --preranks location --strengths 10 --seeds 0 --max-epochs 40 --replicates 19 "
     "--checkpoint-seconds 0.05 --no-timing"
 )
-TIMES = ["seconds", "ms_per_step", "sessions", "beside"]
+TIMES = ["seconds", "ms_per_step", "loading_seconds", "evaluation_seconds", "sessions", "beside"]
 LIMIT = 120  # seconds after which a test gives up waiting
 
 

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -91,8 +92,10 @@ def prepare(dataset: str, seeds: Sequence[int], settings: Settings) -> Prepared:
 
 def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Progress | None = None) -> FleetResult:
     """Train and evaluate a fleet. With a checkpoint, an interrupted call picks up where it was and ends the same."""
+    started = time.monotonic()
     seeds = sorted({model.seed for model in fleet.models})
     data = prepare(fleet.dataset, seeds, settings)
+    loaded = time.monotonic()
     n_targets = data.test.y.shape[-1]
     runs = [
         Run(model.seed, penalty_of(model, n_targets, settings.n_draws), model.strength, model.initialisation)
@@ -129,9 +132,12 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
         "beside": settings.beside,
         "dataset_status": data.status,
     }
+    trained = time.monotonic()
     records, errors = _evaluate(fleet, fitted, data, settings)
     models = _models(fleet, fitted, batches, options.patience, errors)
-    return FleetResult(about, models, records, _curves(fleet, fitted, data, settings, set(errors)))
+    curves = _curves(fleet, fitted, data, settings, set(errors))
+    about |= {"loading_seconds": loaded - started, "evaluation_seconds": time.monotonic() - trained}
+    return FleetResult(about, models, records, curves)
 
 
 def _sessions(checkpoint: Path | None, device: str) -> list[dict[str, str]]:
