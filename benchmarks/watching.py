@@ -42,7 +42,7 @@ class GPU:
         self.samples: list[tuple[float, float]] = []
         self.process: subprocess.Popen[str] | None = None
         if shutil.which(QUERY[0]):
-            command = [*QUERY, f"-lms={EVERY_MS}"]
+            command = [*QUERY, f"--loop-ms={EVERY_MS}"]
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             threading.Thread(target=self._read, daemon=True).start()
 

@@ -12,9 +12,10 @@ old                the same with the code of another revision, unpacked under TR
 kills              two datasets, killed and resumed three times; and again with one of two processes killed once
 timings            the timing runs of the grid
 
-Each part has a compile cache of its own, empty when it begins. What it took stands in OUT/whole_study.json, the results in
-OUT/study.tar.gz.00 and so on, none larger than 15 MiB; finished fleets first, then as many checkpoints as there is room for.
-A part that is finished is not run again. Nothing but PYTHONPATH=src and the data (PRERANK_DATA) is needed.
+Each part has a compile cache of its own, empty when it begins (kills and timings begin with what others compiled). What it
+took stands in OUT/whole_study.json, the results in OUT/study.tar.gz.00 and so on, none larger than 15 MiB: finished fleets
+first, then as many checkpoints as there is room for. A part that is finished is not run again. Nothing but PYTHONPATH=src and
+the data (PRERANK_DATA) is needed.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from watching import descendants, facts, watched
 
 FIVE = ("wage", "house", "households", "air", "scm20d")
 KILLED = ("wage", "households")
+WARM = {"kills": ("turn",), "timings": ("exact", "published")}  # whose kernels a part begins with
 FOR_PACKING = 15.0  # seconds that are kept for it
 
 
@@ -121,6 +123,9 @@ class Study:
         cache = self.work / "cache" / name
         if not part["calls"]:
             shutil.rmtree(cache, ignore_errors=True)
+            for other in WARM.get(name, ()):
+                if (self.work / "cache" / other).exists():
+                    shutil.copytree(self.work / "cache" / other, cache, dirs_exist_ok=True)
         job = replace(job, out=str(self.work / job.out))
         env = os.environ | {
             "PYTHONPATH": str(tree / "src"),
