@@ -14,8 +14,8 @@ timings            the timing runs of the grid
 
 Each part has a compile cache of its own, empty when it begins (kills and timings begin with what others compiled). What it
 took stands in OUT/whole_study.json, the results in OUT/study.tar.gz.00 and so on, none larger than 15 MiB: finished fleets
-first, then as many checkpoints as there is room for. A part that is finished is not run again. Nothing but PYTHONPATH=src and
-the data (PRERANK_DATA) is needed.
+first, then as many checkpoints as there is room for. A part that is finished is not run again. Only PYTHONPATH=src and
+the data (PRERANK_DATA) are needed.
 """
 
 import argparse
