@@ -4,7 +4,7 @@
     python benchmarks/kernel_shares.py --spare 2              # then without all that give less than 2 %, together
     python benchmarks/kernel_shares.py --write results/kernels/shares.csv      # what has been measured, as a table
 
-Steps are those of `benchmarks/training.py`, in which a validation is included; those of the exact protocol, and of the
+Steps are those of `benchmarks/step_times.py`, in which a validation is included; those of the exact protocol, and of the
 published one for the kernels that only it uses. All kernels are timed three times in between: their range is the noise.
 The shares do not add up, since penalties run beside each other. A JSON line is written for each measurement.
 """
@@ -20,13 +20,13 @@ import torch
 
 from fleet import compare
 from prerank.kernels import EIGENVECTORS, PROJECTIONS, Kernel, rows, without
-from prerank.studies.published import PublishedPenalty
-from prerank.training import PreRankPenalty
+from prerank.studies.protocols import AS_PUBLISHED
 from prerank.writing import whole_file
-from training import BATCH, grid, make_set, milliseconds_per_step
+from step_times import all_of, grid
+from training import BATCH, make_set, milliseconds_per_step
 
 EXACT, PUBLISHED = "exact", "published"
-PENALTIES = {EXACT: PreRankPenalty, PUBLISHED: PublishedPenalty}
+PROTOCOLS = {EXACT: EXACT, PUBLISHED: AS_PUBLISHED}
 
 
 class Measured(NamedTuple):
@@ -78,7 +78,9 @@ def time_step(records: Records, protocol: str, targets: int, off: Iterable[Kerne
     # without its kernel the step of PCA cannot be captured, and is so slow that one look is enough
     looks = 1 if EIGENVECTORS in off else 3
     with without(off):
-        taken = milliseconds_per_step(grid(targets, PENALTIES[protocol]), make_set(targets, "cuda", 64 * BATCH), looks)
+        taken = milliseconds_per_step(
+            all_of(grid(targets, PROTOCOLS[protocol])), make_set(targets, "cuda", 64 * BATCH), looks
+        )
     records.add(Measured(protocol, targets, names, repeat, taken))
 
 

@@ -1,22 +1,19 @@
-"""Milliseconds per training step: each pre-rank alone, in a fleet, and against a plain implementation.
+"""Milliseconds per training step on a CPU: each pre-rank alone, in a fleet, and against a plain implementation.
 
-    python benchmarks/training.py                      # two CPU cores: ratios to a plain loop, D = 4 and 16
-    python benchmarks/training.py --device cuda        # one GPU: 180 models at D = 2, 6, 16, both protocols
+python benchmarks/training.py      # two CPU cores: ratios to a plain loop, D = 4 and 16
 
-All numbers of a table come from one run; absolute times on a CPU are those of the machine.
+All numbers of the table come from one run; absolute times are those of the machine. A GPU has `step_times.py`.
 """
 
 import argparse
 import time
 from itertools import pairwise
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 from prerank.calibration import paper_preranks
-from prerank.studies.published import PublishedPenalty
 from prerank.training import FitOptions, PreRankPenalty, Run, Stopwatch, TrainingSet, fit
 
 BATCH, DRAWS, FEATURES, COMPONENTS = 256, 100, 10, 5
@@ -139,77 +136,9 @@ def cpu_table(fleet: int, epochs: int) -> None:
             )
 
 
-def grid(n_targets: int, protocol: type[PreRankPenalty] | type[PublishedPenalty] = PreRankPenalty) -> list[Run]:
-    """The benchmark's grid of one dataset: 7 pre-ranks x 5 strengths x 5 seeds and 5 baselines."""
-    penalties = [protocol(prerank, n_draws=DRAWS) for prerank in paper_preranks(n_targets)]
-    return [Run(seed) for seed in SEEDS] + [
-        Run(seed, penalty, strength) for penalty in penalties for strength in STRENGTHS for seed in SEEDS
-    ]
-
-
-def gpu_table(dimensions: list[int], profile: bool, out: Path | None) -> None:
-    torch.backends.cuda.matmul.allow_tf32 = False
-    print(torch.cuda.get_device_name(), "float32, no tf32; batch", BATCH, "S", DRAWS)
-    print("milliseconds a step of all models, of every third and every ninth; at last each group of the grid alone")
-    print("  D  models      all    third    ninth  GB peak  floor ms")
-    for n_targets in dimensions:
-        data = make_set(n_targets, "cuda", 64 * BATCH)
-        for protocol in (PreRankPenalty, PublishedPenalty):
-            runs = grid(n_targets, protocol)
-            torch.cuda.reset_peak_memory_stats()
-            times = [milliseconds_per_step(runs[::share], data, 5) for share in (1, 3, 9)]
-            peak = torch.cuda.max_memory_allocated() / 1e9
-            listed = " ".join(f"{ms:>8.2f}" for ms in times)
-            print(
-                f"{n_targets:>3} {len(runs):>7} {listed} {peak:>8.2f} {floor(n_targets):>9.2f}   {protocol.__name__}",
-                flush=True,
-            )
-            if profile:
-                _profile(runs, data, out, f"{n_targets}_{protocol.__name__}")
-        runs = grid(n_targets)
-        parts = {"none": milliseconds_per_step(runs[:5], data, 3)}
-        for k, prerank in enumerate(paper_preranks(n_targets)):
-            parts[prerank.name] = milliseconds_per_step(runs[5 + 25 * k : 30 + 25 * k], data, 3)
-        print("    alone: " + ", ".join(f"{name} {ms:.2f}" for name, ms in parts.items()), flush=True)
-
-
-def floor(n_targets: int, bandwidth: float = 4.3e12, flops: float = 60e12) -> float:
-    """The least milliseconds a step of the grid can take: bytes that must move, or operations, whichever is slower.
-
-    Bytes: weights, gradients and two Adam moments read and written once; activations and mixture parameters of 180 models
-    written and read once each way; draws of the 100 models with a non-linear pre-rank likewise. Operations: the
-    perceptron forward and backward, the factors times noise, HDR's whitening, the copula's pairs (4 each, twice).
-    """
-    d, c, e, b, s = n_targets, COMPONENTS, 180, BATCH, DRAWS
-    outputs = c * (1 + d + d * (d + 1) // 2)
-    weights = FEATURES * 100 + 100 * 100 + 100 * outputs
-    moved = 4 * e * (weights * 8 + 4 * b * (200 + outputs)) + 4 * 4 * 100 * b * s * d
-    done = 6 * e * b * weights + 6 * 100 * b * s * d * d + 6 * 25 * b * s * c * d * d + 12 * 25 * b * s * s * d
-    return 1000 * max(moved / bandwidth, done / flops)
-
-
-def _profile(runs: list[Run], data: TrainingSet, out: Path | None, name: str) -> None:
-    from torch.profiler import ProfilerActivity
-    from torch.profiler import profile as record
-
-    with record(activities=[ProfilerActivity.CUDA]) as recorded:
-        fit(runs, data, FitOptions(max_steps=20, patience=10**6))
-    text = recorded.key_averages().table(sort_by="cuda_time_total", row_limit=60, max_name_column_width=90)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / f"profile_{name}.txt").write_text(text)
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--fleet", type=int, default=30)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 6, 16], help="on a GPU")
-    parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
-    if chosen.device == "cuda":
-        gpu_table(chosen.dimensions, chosen.profile, chosen.out)
-    else:
-        cpu_table(chosen.fleet, chosen.epochs)
+    cpu_table(chosen.fleet, chosen.epochs)

@@ -26,6 +26,7 @@ from prerank.studies.benchmark.plan import PRERANKS
 from prerank.studies.benchmark.records import Results, read_results
 from prerank.studies.benchmark.report import at_selected_strengths
 from prerank.studies.benchmark.spread import against_spread, baseline_networks
+from prerank.studies.benchmark.strengths import all_along, strength_table, tightness_table, trend_table
 from prerank.studies.benchmark.summaries import (
     CELL,
     EXACT_PROTOCOL,
@@ -117,6 +118,30 @@ def verdicts_of(results: Results, tuned: Tuned) -> dict[str, Any]:
         found[f"cost_{name}_tuned"] = price(results, protocol, tuned[protocol]).median(numeric_only=True)
     house = baseline(results, EXACT_PROTOCOL, "nll").query("dataset == 'house'")["value"]
     found["house"] = SimpleNamespace(middle=house.median(), worst=house.max())
+    return found
+
+
+def claims_of(results: Results) -> dict[str, Any]:
+    """More strength, and the spread over datasets and seeds: by "exact", "published" and "crossed" (judged exactly)."""
+    along = all_along(results)
+    steps, trends, spreads = strength_table(along), trend_table(along), tightness_table(results)
+    found: dict[str, Any] = {"at": {}, "trend": {}, "tighter": {}}
+    names = {("exactly", "exactly"): "exact", ("as published", "as published"): "published"}
+    for row in steps.to_dict("records"):
+        name = names.get((row["trained"], row["evaluated"]), "crossed")
+        found["at"][f"{name}.{row['strength']:g}"] = row
+    for row in trends.to_dict("records"):
+        found["trend"][names.get((row["trained"], row["evaluated"]), "crossed")] = row
+    for way, own in spreads.groupby(["trained", "evaluated"]):
+        found["tighter"][names.get(way, "crossed")] = SimpleNamespace(
+            preranks=len(own),
+            datasets=int((own["after"] < own["before"]).sum()),
+            seeds=int((own["seeds after"] < own["seeds before"]).sum()),
+            before=own["before"].median(),
+            after=own["after"].median(),
+            seeds_before=own["seeds before"].median(),
+            seeds_after=own["seeds after"].median(),
+        )
     return found
 
 
@@ -266,18 +291,19 @@ def numbers(results: Results) -> dict[str, Any]:
     return (
         cells_of(results, tuned)
         | verdicts_of(results, tuned)
+        | claims_of(results)
         | agreement_of(results, published)
         | computing_of(results)
         | further_of()
     )
 
 
-def page(results: Results) -> str:
-    """The page with the numbers of the results."""
-    text = TEXT.read_text(encoding="utf-8").format(**numbers(results))
+def page(found: dict[str, Any]) -> str:
+    """The page with the `numbers` of results."""
+    text = TEXT.read_text(encoding="utf-8").format(**found)
     return re.sub(r"(?<=\d)%", " %", text)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(read_results(ROOT / "results" / "benchmark")), encoding="utf-8")
+    PAGE.write_text(page(numbers(read_results(ROOT / "results" / "benchmark"))), encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)} written")

@@ -46,10 +46,31 @@ def script():
     return module
 
 
+@pytest.fixture(scope="module")
+def found(script, results):
+    return script.numbers(results)
+
+
 @pytest.mark.slow
-def test_the_page_has_the_numbers_of_the_records(script, results):
+def test_the_page_has_the_numbers_of_the_records(script, found):
     written = script.PAGE.read_text(encoding="utf-8")
-    assert written == script.page(results), "run python docs/_build/benchmark_page.py"
+    assert written == script.page(found), "run python docs/_build/benchmark_page.py"
+
+
+@pytest.mark.slow
+def test_verdicts_in_words_are_those_of_the_numbers(found):
+    """Strength and spread: what the page and the table of claims call confirmed, and for whom it is not."""
+    exact, published, crossed = (found["trend"][name] for name in ("exact", "published", "crossed"))
+    assert {row["strengths"] for row in (exact, published, crossed)} == {6}
+    assert exact["PCE falls"] >= 0.7 * exact["cells"]  # three cells of four
+    assert min(exact["energy score rises"], exact["NLL rises"]) > 0.7 * exact["cells"]
+    assert published["PCE falls"] > 0.9 * published["cells"]
+    assert crossed["PCE falls"] < 0.5 * crossed["cells"]
+    tighter = found["tighter"]
+    for name in ("exact", "published"):
+        assert tighter[name].datasets == tighter[name].seeds == tighter[name].preranks
+    assert tighter["crossed"].after > tighter["crossed"].before
+    assert tighter["crossed"].seeds_after > tighter["crossed"].seeds_before
 
 
 def test_no_result_is_typed_by_hand(script):

@@ -118,7 +118,9 @@ def _curves(label: dict[str, object], n_targets: int, generator: np.random.Gener
     levels = centred_levels(20).numpy()
     rows = []
     for evaluation in PROTOCOLS:
-        for prerank in PRERANKS if plain else [str(label["penalty"])]:
+        # margins for one dataset: drawing takes time
+        own = dict.fromkeys([str(label["penalty"]), *(["marginal"] if label["dataset"] == "households" else [])])
+        for prerank in PRERANKS if plain else own:
             if evaluation == "exact" and prerank == "dependency" and n_targets == 2:
                 continue
             for projection in range(1, (n_targets if prerank in ("marginal", "PCA") else 1) + 1):

@@ -138,3 +138,11 @@ def test_computing_has_a_row_for_every_fleet(results):
     table = computing_table(results)
     assert len(table) == 6
     assert table["seconds per model"].iloc[0] == pytest.approx(120 / 100)
+
+
+def test_computing_says_which_fleets_shared_the_device(results):
+    assert "beside" not in computing_table(results)  # nor in records that do not say
+    shared = results._replace(fleets=results.fleets.assign(beside=4.0))
+    assert computing_table(shared)["beside"].tolist() == [4] * 6
+    partly = pd.concat([results.fleets[:2], shared.fleets[2:]])
+    assert sorted(computing_table(results._replace(fleets=partly))["beside"]) == [1, 1, 4, 4, 4, 4]

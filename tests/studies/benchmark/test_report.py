@@ -3,12 +3,18 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from prerank.calibration import reliability_band
 from prerank.cli.main import app
+from prerank.reporting import BLUE
+from prerank.studies.benchmark.calibration_figures import reliability_figure
+from prerank.studies.benchmark.plan import PRERANKS
 from prerank.studies.benchmark.report import write_report
+from prerank.studies.benchmark.summaries import EXACT_PROTOCOL
 
 LINK = re.compile(r"\]\(([^)]+)\)")
 
@@ -19,6 +25,26 @@ def test_the_figures_are_rendered(make, tmp_path):
     pictures = [file for file in files if file.suffix == ".png"]
     assert len(pictures) == 2 + 2 * (2 + 2 + 1 + 1)
     assert all(file.stat().st_size > 10_000 for file in pictures)
+
+
+@pytest.mark.parametrize("margins", [True, False])
+def test_below_each_prerank_stand_the_margins_of_its_own_model(results, margins):
+    curves = results.curves
+    own = (curves["dataset"] == "households") & (curves["evaluation"] == "exact")
+    own &= curves["training"].isin(["none", "exact"])
+    if not margins:  # as earlier releases kept them
+        own &= curves["penalty"].isin(["none"]) | (curves["penalty"] == curves["prerank"])
+    figure = reliability_figure(EXACT_PROTOCOL, "households", curves[own], reliability_band(1000))
+    rows = [figure.axes[start : start + 7] for start in range(0, len(figure.axes), 7)]
+    assert len(rows) == (2 if margins else 1)
+    if margins:
+        hdr = rows[1][PRERANKS.index("HDR")]
+        drawn = {tuple(np.round(line.get_ydata(), 6)) for line in hdr.lines if line.get_color() == BLUE}
+        kept = curves[own & (curves["penalty"] == "HDR") & (curves["prerank"] == "marginal")]
+        kept = kept.assign(deviation=kept["frequency"] - kept["level"])
+        wanted = {tuple(np.round(line["deviation"], 6)) for _, line in kept.groupby(["seed", "projection"])}
+        assert len(wanted) == 3 * 4
+        assert drawn == wanted
 
 
 @pytest.fixture(scope="module")

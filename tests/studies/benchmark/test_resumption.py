@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from multiprocessing import active_children
+from pathlib import Path
 from shlex import split
 from threading import Thread
 
@@ -15,8 +17,9 @@ from pandas.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from prerank.cli.main import app
+from prerank.studies.benchmark import ahead
 from prerank.studies.benchmark import run as runner
-from prerank.studies.benchmark.ahead import compile_kernels, kinds_of
+from prerank.studies.benchmark.ahead import Kind, compile_kernels, kinds_of
 from prerank.studies.benchmark.executors import Beside, OnDask
 from prerank.studies.benchmark.plan import Grid
 from prerank.studies.benchmark.records import read_results
@@ -29,7 +32,7 @@ ARGUMENTS = split(
     "benchmark --datasets diabetes --preranks location --strengths 10 --seeds 0 --max-epochs 40 --replicates 19 "
     "--checkpoint-seconds 0.05 --no-timing"
 )
-TIMES = ["seconds", "ms_per_step", "sessions"]
+TIMES = ["seconds", "ms_per_step", "loading_seconds", "evaluation_seconds", "sessions", "beside"]
 LIMIT = 120  # seconds after which a test gives up waiting
 
 
@@ -98,6 +101,7 @@ def test_fleets_beside_each_other_end_the_same_when_a_process_dies(uninterrupted
     assert len(killed[0]) == 2
     assert summary == (2, 0, [])
     assert_same(tmp_path, uninterrupted[0])
+    assert read_results(tmp_path).fleets["beside"].tolist() == [2, 2]
 
 
 def test_fewer_than_one_process_is_refused():
@@ -105,13 +109,75 @@ def test_fewer_than_one_process_is_refused():
         Beside(0)
 
 
-def test_kernels_are_compiled_once_for_each_number_of_targets_and_set_of_penalties():
-    grid = Grid(("diabetes", "bimodal"), preranks=("location", "copula"), strengths=(1.0, 10.0), seeds=(0,))
-    fleets = list(grid.fleets({"diabetes": 3, "bimodal": 2}))
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads which processes there are from /proc")
+def test_workers_end_with_a_process_that_is_killed():
+    """Or they would go on training, and write where the resumed run does."""
+    program = (
+        "import os, time; from prerank.studies.benchmark.processes import worker_pool\n"
+        "pool = worker_pool(1); print(pool.submit(os.getpid).result(), flush=True); pool.submit(time.sleep, 600).result()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        worker = int(process.stdout.readline())
+        assert _alive(worker)
+        process.send_signal(signal.SIGKILL)
+    wait_for(lambda: not _alive(worker))
+
+
+def _alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_kernels_are_compiled_once_for_each_number_of_targets_and_penalty():
+    datasets = ("diabetes", "bimodal")
+    grid = Grid(datasets, preranks=("location", "copula"), strengths=(1.0, 10.0), seeds=(0,))
+    fleets = list(grid.fleets({"diabetes": 6, "bimodal": 2}))
     kinds = kinds_of([*fleets, *fleets])
-    assert [kind.n_targets for kind in kinds] == sorted((kind.n_targets for kind in kinds), reverse=True)
-    assert len(kinds) == 4  # two datasets that differ in targets, two protocols
-    assert compile_kernels(kinds[-1], Settings(n_draws=20)) == 3  # a baseline and two penalties
+    assert [kind[0] for kind in kinds] == [6] * 5 + [2] * 5  # as the fleets come
+    assert len({kind[:3] for kind in kinds}) == len(kinds)
+    assert [kind[1:3] for kind in kinds[:3]] == [("none", "none"), ("exact", "location"), ("exact", "copula")]
+    every = kinds_of(list(Grid(datasets, seeds=(0,)).fleets({"diabetes": 6, "bimodal": 2})))
+    assert not any("ALL" in kind.penalty for kind in every)
+
+
+@pytest.mark.parametrize("kind", [Kind(2), Kind(2, "as published", "copula", 10.0)])
+def test_what_is_compiled_ahead_trains_and_evaluates(kind):
+    assert compile_kernels(kind, Settings(n_draws=20)) == 2
+
+
+def test_on_a_cpu_nothing_is_compiled_ahead(monkeypatch):
+    monkeypatch.setattr(ahead, "worker_pool", None)
+    with ahead.compiling([], Settings(), 2):
+        pass
+
+
+def test_on_a_gpu_kernels_are_compiled_while_fleets_train(monkeypatch):
+    """With a pool that notes what it is given: all kinds at once, and nobody waits for them."""
+    given, ended = [], []
+
+    class Noting(AbstractContextManager):
+        def __init__(self, n_processes, niceness):
+            given.append(n_processes)
+
+        def submit(self, function, kind, settings):
+            given.append(kind)
+
+        def shutdown(self, cancel_futures):
+            ended.append(cancel_futures)
+
+        def __exit__(self, *failure):
+            return None
+
+    monkeypatch.setattr(ahead, "worker_pool", Noting)
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    fleets = list(GRID.fleets({"diabetes": 6}))
+    with ahead.compiling(fleets, Settings("cuda"), 4):
+        assert given == [8, *kinds_of(fleets)]
+        assert not ended
+    assert ended == [True]
 
 
 @pytest.fixture(scope="module")

@@ -83,8 +83,7 @@ def reliability_figure(protocol: Protocol, dataset: str, curves: pd.DataFrame, b
     `curves` are the dataset's records of this evaluation, baselines and models of this training. Top: by pre-rank. Bottom,
     where they were kept: the margins of the model that was trained for that pre-rank.
     """
-    margins = curves[(curves["prerank"] == "marginal") & ~curves["penalty"].isin([NONE, "marginal"])]
-    n_rows = 2 if len(margins) else 1
+    n_rows = 2 if has_margins(curves) else 1
     with quiet_style():
         figure = new_figure(1.62 * len(PRERANKS) + 0.4, 1.35 + 1.75 * n_rows)
         axes = figure.subplots(n_rows, len(PRERANKS), sharex=True, sharey=True, squeeze=False)
@@ -97,6 +96,7 @@ def reliability_figure(protocol: Protocol, dataset: str, curves: pd.DataFrame, b
                 _deviations(ax, marginal, prerank, band, protocol)
         for row, words in zip(axes, ("own pre-rank", "margins of that model"), strict=False):
             row[0].set_ylabel(f"{words}\nobserved − level")
+        axes[-1, len(PRERANKS) // 2].set_xlabel("level")
         shown = curves["frequency"] - curves["level"]
         limit = 1.08 * max(0.04, float(shown.abs().max()))
         axes[0, 0].set_ylim(-limit, limit)
@@ -113,6 +113,11 @@ def reliability_figure(protocol: Protocol, dataset: str, curves: pd.DataFrame, b
             "Deviation from the diagonal; a line is one seed and one projection. Calibrated: nearly all lines in the grey",
         )
         return figure
+
+
+def has_margins(curves: pd.DataFrame) -> bool:
+    """Whether the margins of models that were trained for another pre-rank were kept."""
+    return bool(((curves["prerank"] == "marginal") & ~curves["penalty"].isin([NONE, "marginal"])).any())
 
 
 def _dashes(protocol: Protocol) -> str | tuple[int, tuple[int, int]]:

@@ -14,7 +14,6 @@ from prerank.studies.benchmark.plan import PUBLISHED_STRENGTH
 from prerank.studies.benchmark.records import Results
 from prerank.studies.benchmark.summaries import (
     CELL,
-    EXACT_PROTOCOL,
     PROTOCOLS,
     Protocol,
     Tuned,
@@ -38,17 +37,19 @@ def changes(before: pd.DataFrame, after: pd.DataFrame, column: str, typical: str
     by = [name for name in (*CELL, "seed") if name in before]
     both = after[[*CELL, "seed", column]].merge(before[[*by, column]], on=by, suffixes=("", "_before"))
     both = both[np.isfinite(both[column]) & np.isfinite(both[f"{column}_before"])]
-    rows = []
-    for (dataset, prerank), cell in both.groupby(CELL, sort=False):
-        difference = cell[column] - cell[f"{column}_before"]
-        parts = (cell[f"{column}_before"], cell[column], difference)
-        rows.append([dataset, prerank, *(part.agg(typical) for part in parts), _t_test(difference), len(cell)])
-    return pd.DataFrame(rows, columns=_COLUMNS).astype(dict.fromkeys(_COLUMNS[2:], float))
+    both = both.assign(change=both[column] - both[f"{column}_before"])
+    cells = both.groupby(CELL, sort=False)
+    table = cells[[f"{column}_before", column, "change"]].agg(typical).set_axis(_COLUMNS[2:5], axis=1)
+    own = {name: differences.to_numpy(dtype=float) for name, differences in cells["change"]}
+    tests = {
+        "p_value": [_t_test(own[name]) for name in table.index],
+        "n_seeds": [len(own[name]) for name in table.index],
+    }
+    return table.assign(**tests).reset_index()[_COLUMNS].astype(dict.fromkeys(_COLUMNS[2:], float))
 
 
-def _t_test(differences: pd.Series) -> float:
-    """The two-sided p-value; that of no change at all is 1."""
-    values = differences.to_numpy(dtype=float)
+def _t_test(values: np.ndarray) -> float:
+    """The two-sided p-value of differences; that of no change at all is 1."""
     if len(values) < 2:
         return np.nan
     if not values.any():
@@ -58,22 +59,30 @@ def _t_test(differences: pd.Series) -> float:
 
 
 def score_changes(
-    results: Results, protocol: Protocol, metric: str, strengths: pd.DataFrame | None = None
+    results: Results, protocol: Protocol, metric: str, strengths: float | pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """`changes` of a score, at strength 10 or at the `strengths` of `tuned_strengths`."""
-    after = (
-        penalised(results, protocol, metric)
-        if strengths is None
-        else at_tuned_strength(results, protocol, strengths, metric)
-    )
+    """`changes` of a score, at one strength (10) or at the `strengths` of `tuned_strengths`."""
+    after = _models_at(results, protocol, metric, strengths)
     return changes(baseline(results, protocol, metric).drop(columns="prerank"), after, "value", "median")
+
+
+def pce_changes(results: Results, protocol: Protocol, strengths: float | pd.DataFrame | None = None) -> pd.DataFrame:
+    """`changes` of the PCE that models are penalised by: bias-corrected if evaluated exactly, else as it was published."""
+    column = "corrected" if protocol.evaluation == EXACT else "value"
+    return changes(baseline(results, protocol), _models_at(results, protocol, "pce", strengths), column, "mean")
 
 
 def calibration_changes(results: Results, training: str, strengths: pd.DataFrame | None = None) -> pd.DataFrame:
     """`changes` of the bias-corrected exact PCE of models trained in one way, whose own pre-rank has a baseline."""
-    protocol = Protocol(training, EXACT)
-    after = penalised(results, protocol) if strengths is None else at_tuned_strength(results, protocol, strengths)
-    return changes(baseline(results, EXACT_PROTOCOL), after, "corrected", "mean")
+    return pce_changes(results, Protocol(training, EXACT), strengths)
+
+
+def _models_at(
+    results: Results, protocol: Protocol, metric: str, strengths: float | pd.DataFrame | None
+) -> pd.DataFrame:
+    if isinstance(strengths, pd.DataFrame):
+        return at_tuned_strength(results, protocol, strengths, metric)
+    return penalised(results, protocol, metric, PUBLISHED_STRENGTH if strengths is None else strengths)
 
 
 def counts(cells: pd.DataFrame) -> dict[str, int]:
@@ -97,7 +106,7 @@ def degradation_table(results: Results, tuned: Tuned) -> pd.DataFrame:
         for what, strengths in _strengths(tuned[protocol]):
             for metric, name in SCORES.items():
                 cells = score_changes(results, protocol, metric, strengths)
-                label = {"trained": _trained(protocol.training), "strength": what, "score": name}
+                label = {"trained": trained(protocol.training), "strength": what, "score": name}
                 rows.append(label | counts(cells))
     return pd.DataFrame(rows)
 
@@ -109,7 +118,7 @@ def calibration_table(results: Results, tuned: Tuned) -> pd.DataFrame:
         for what, strengths in _strengths(tuned[protocol]):
             cells = calibration_changes(results, protocol.training, strengths)
             medians = {"median before": cells["before"].median(), "median after": cells["after"].median()}
-            label = {"trained": _trained(protocol.training), "strength": what}
+            label = {"trained": trained(protocol.training), "strength": what}
             rows.append(label | counts(cells) | medians)
     return pd.DataFrame(rows)
 
@@ -122,7 +131,7 @@ def by_dataset(results: Results) -> pd.DataFrame:
         groups = cells.groupby("dataset", sort=False)
         if "baseline" not in table:
             table["baseline"] = groups["before"].median()
-        how = _trained(protocol.training)
+        how = trained(protocol.training)
         fell = groups["change"].agg(lambda change: int((change < 0).sum()))
         table[f"trained {how}"] = groups["after"].median()
         table[f"better, {how}"] = fell.astype(str) + " of " + groups.size().astype(str)
@@ -133,5 +142,6 @@ def _strengths(tuned: pd.DataFrame) -> list[tuple[str, pd.DataFrame | None]]:
     return [(f"{PUBLISHED_STRENGTH:g}", None), ("tuned", tuned)]
 
 
-def _trained(training: str) -> str:
+def trained(training: str) -> str:
+    """How models were trained, or evaluated, as tables say it."""
     return "exactly" if training == EXACT else training

@@ -1,19 +1,17 @@
 """Where fleets are carried out: in this process, in several on this machine, or on a Dask cluster. All end the same."""
 
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from multiprocessing import get_context
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
-import torch
-
-from prerank.studies.benchmark.ahead import compile_kernels, kinds_of
+from prerank.studies.benchmark.ahead import compiling
 from prerank.studies.benchmark.plan import Fleet
+from prerank.studies.benchmark.processes import worker_pool
 from prerank.studies.benchmark.records import FleetResult, Store
 from prerank.studies.benchmark.work import Settings, work
 from prerank.training import Progress
@@ -61,9 +59,9 @@ class InTurn:
 class Beside:
     """Fleets beside each other in `n_processes` on this machine, which may share one GPU; the largest start first.
 
-    While one process evaluates, or captures a graph, the others train. On a GPU the kernels of all numbers of targets are
-    compiled ahead, on all cores of the host, into Triton's cache, which processes and later runs share. When a process
-    dies, its fleet is begun again from its checkpoint, three times at most.
+    While one process loads, compiles, captures a graph or evaluates, the others train. On a GPU the kernels of all numbers
+    of targets are compiled meanwhile, on cores that have nothing else to do, into Triton's cache, which processes and later
+    runs share. When a process dies, what was in training is begun again from its checkpoints, three times at most.
     """
 
     largest_first = True
@@ -76,28 +74,21 @@ class Beside:
     def outcomes(
         self, fleets: Sequence[Fleet], settings: Settings, store: Store, progress: Progress | None
     ) -> Iterator[tuple[Fleet, Outcome]]:
-        if torch.device(settings.device).type == "cuda":
-            with self._pool(os.cpu_count() or 1) as pool:
-                # what cannot be compiled ahead is compiled, or fails, in its fleet
-                for compiled in [pool.submit(compile_kernels, kind, settings) for kind in kinds_of(fleets)]:
-                    compiled.exception()
         left, deaths = list(fleets), 0
-        while left:
-            with self._pool(min(self.n_processes, len(left))) as pool:
-                tasks: dict[Future[Outcome], Fleet] = {
-                    pool.submit(attempt, fleet, settings, store.checkpoint(fleet.name)): fleet for fleet in left
-                }
-                for task in as_completed(tasks):
-                    error = task.exception()
-                    if isinstance(error, BrokenProcessPool) and deaths < 3:
-                        continue  # of this fleet or of another: all that are left are begun again
-                    left.remove(tasks[task])
-                    yield tasks[task], task.result() if error is None else Failure(said(error))
-            deaths += 1
-
-    def _pool(self, n_processes: int) -> ProcessPoolExecutor:
-        # another number of threads might round differently
-        return ProcessPoolExecutor(n_processes, get_context("spawn"), torch.set_num_threads, (torch.get_num_threads(),))
+        settings = replace(settings, beside=min(self.n_processes, len(left)))
+        with compiling(fleets, settings, self.n_processes):
+            while left:
+                with worker_pool(min(self.n_processes, len(left))) as pool:
+                    tasks: dict[Future[Outcome], Fleet] = {
+                        pool.submit(attempt, fleet, settings, store.checkpoint(fleet.name)): fleet for fleet in left
+                    }
+                    for task in as_completed(tasks):
+                        error = task.exception()
+                        if isinstance(error, BrokenProcessPool) and deaths < 3:
+                            continue  # of this fleet or of another: all that are left are begun again
+                        left.remove(tasks[task])
+                        yield tasks[task], task.result() if error is None else Failure(said(error))
+                deaths += 1
 
 
 class OnDask:

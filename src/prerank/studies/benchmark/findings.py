@@ -114,10 +114,10 @@ def overstated(results: Results) -> pd.DataFrame:
     )
 
 
-def price(results: Results, protocol: Protocol, strengths: pd.DataFrame | None = None) -> pd.DataFrame:
+def price(results: Results, protocol: Protocol, strengths: float | pd.DataFrame | None = None) -> pd.DataFrame:
     """What the penalty costs the median seed of each cell: energy score (relative) and NLL (absolute).
 
-    At strength 10, or at the `strengths` of `tuned_strengths`.
+    At one strength (10), or at the `strengths` of `tuned_strengths`.
     """
     energy = score_changes(results, protocol, "energy score", strengths)
     nll = score_changes(results, protocol, "nll", strengths)
@@ -151,7 +151,7 @@ def computing_table(results: Results) -> pd.DataFrame:
     )
     recorded = paper_minutes().query("n_draws == 100").groupby("dataset")["minutes"].mean()
     by_model = fleets["seconds"] / fleets["n_models"]
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "dataset": fleets["dataset"],
             "training": fleets["training"],
@@ -167,7 +167,10 @@ def computing_table(results: Results) -> pd.DataFrame:
             "seconds per model": by_model,
             "authors' ratio": 60 * fleets["dataset"].map(recorded) / by_model,
         }
-    ).reset_index(drop=True)
+    )
+    if "beside" in fleets and (fleets["beside"].fillna(1) > 1).any():
+        table.insert(4, "beside", fleets["beside"].fillna(1).astype(int))
+    return table.reset_index(drop=True)
 
 
 def model_minutes(results: Results) -> pd.DataFrame:

@@ -6,7 +6,12 @@ import pandas as pd
 
 from prerank.calibration import reliability_band
 from prerank.studies.benchmark.before_after import before_after_figure
-from prerank.studies.benchmark.calibration_figures import RELIABILITY_DATASETS, null_figure, reliability_figure
+from prerank.studies.benchmark.calibration_figures import (
+    RELIABILITY_DATASETS,
+    has_margins,
+    null_figure,
+    reliability_figure,
+)
 from prerank.studies.benchmark.figures import reference_figure, story_figure, time_figure, trained_figure
 from prerank.studies.benchmark.findings import model_minutes, overstated, price
 from prerank.studies.benchmark.nulls import calibrated_range, statistic_null
@@ -145,5 +150,9 @@ def _reliability(results: Results, protocol: Protocol, folder: Path, files: list
             continue
         figure = reliability_figure(protocol, dataset, curves, reliability_band(int(n_test[dataset])))
         caption = f"Where does {dataset} deviate, and does the penalty bring the lines into the grey band?"
+        if has_margins(curves):
+            caption += (
+                " Below: the margins of the same models; calibrated jointly in one sense, are they so one by one?"
+            )
         pictures.append(Picture(save_picture(figure, folder / f"reliability-{dataset}", files), caption))
     return pictures

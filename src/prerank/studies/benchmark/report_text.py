@@ -30,6 +30,7 @@ from prerank.studies.benchmark.findings import (
 )
 from prerank.studies.benchmark.plan import NONE, PUBLISHED_STRENGTH
 from prerank.studies.benchmark.records import Results
+from prerank.studies.benchmark.strengths import all_along, strength_table, tightness_table, trend_table
 from prerank.studies.benchmark.summaries import (
     EXACT_PROTOCOL,
     PROTOCOLS,
@@ -46,6 +47,7 @@ from prerank.wording import counted
 
 _QUARTILES = ("lower quartile", "median", "upper quartile")
 _PRICE = {f"energy score, {name}": "+.1%" for name in _QUARTILES} | {f"NLL, {name}": "+.3f" for name in _QUARTILES}
+_STRENGTHS = {"strength": "g", "PCE": ".3f", "energy score": "+.2%", "NLL": "+.4f"}
 _PCE = dict.fromkeys(("median before", "median after", "baseline", "trained exactly", "trained as published"), ".3f")
 _COMPUTING = {"n_train": ",", "steps": ",", "ms per step": ".1f", "seconds": ",.0f", "peak GiB": ".1f"}
 _COMPUTING |= {"seconds per model": ".2f", "authors' ratio": ",.0f"}
@@ -144,6 +146,8 @@ def summary_page(results: Results, numbers: Sequence[str], tuned: Tuned) -> str:
     parts += ["## Miscalibrated cells", _miscalibrated(results, tuned)]
     parts += ["## Does the penalty calibrate?", _calibrates(results, tuned)]
     parts += ["## Does the penalty degrade predictive performance?", _degrades(results, tuned)]
+    parts += ["## Does more strength calibrate more, and cost more?", _more_strength(results)]
+    parts += ["## Do the datasets lie closer together?", _tighter(results)]
     parts += ["## What the penalty costs", *(_cost(results, protocol, tuned[protocol]) for protocol in PROTOCOLS)]
     parts += ["## What it took to compute", _computing(results)]
     return "\n\n".join(parts) + "\n"
@@ -198,6 +202,33 @@ def _degrades(results: Results, tuned: Tuned) -> str:
     return markdown(frame_table(degradation_table(results, tuned), "Change of the scores", {}, notes))
 
 
+def _more_strength(results: Results) -> str:
+    along = all_along(results)
+    table = strength_table(along)
+    if table.empty:
+        return "No model with a penalty on one pre-rank was run."
+    notes = [
+        "Medians over cells: bias-corrected PCE if evaluated exactly, the published PCE otherwise; changes of the energy "
+        "score (relative) and of NLL against no penalty. Counts: cells on that side of no penalty",
+    ]
+    trends = [
+        "Cells whose measure falls or rises with the strength, by the sign of Spearman's correlation over all strengths",
+    ]
+    parts = [frame_table(table, "By strength", _STRENGTHS, notes), frame_table(trend_table(along), "Trend", {}, trends)]
+    return "\n".join(markdown(part) for part in parts)
+
+
+def _tighter(results: Results) -> str:
+    table = tightness_table(results)
+    if table.empty:
+        return "It needs baselines and models of strength 10."
+    notes = [
+        "Before, after: interquartile range over datasets of the PCE at strength 10. Seeds: median over datasets of the "
+        "standard deviation over seeds",
+    ]
+    return markdown(frame_table(table, "Spread of the PCE", dict.fromkeys(table.columns[4:], ".4f"), notes))
+
+
 def _cost(results: Results, protocol: Protocol, tuned: pd.DataFrame) -> str:
     manner, parts = _manner(protocol), []
     for what, strengths in ((f"strength {PUBLISHED_STRENGTH:g}", None), ("tuned", tuned)):
@@ -224,7 +255,10 @@ def _computing(results: Results) -> str:
     ]
     if "processor" in results.fleets:
         notes.append(f"Processors of the hosts: {'; '.join(sorted(results.fleets['processor'].dropna().unique()))}")
-    text = markdown(frame_table(computing_table(results), "Fleets", _COMPUTING, notes))
+    table = computing_table(results)
+    if "beside" in table:
+        notes.append("Beside: so many fleets shared the device, so that seconds are those of a fleet among others")
+    text = markdown(frame_table(table, "Fleets", _COMPUTING, notes))
     minutes = model_minutes(results)
     if minutes.empty:
         return f"{text}\nNo training step was timed by pre-rank."

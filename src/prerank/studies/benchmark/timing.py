@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -10,9 +11,10 @@ import torch
 from prerank.studies.benchmark.plan import PRERANKS, PUBLISHED_STRENGTH, Grid, Model, penalty_of, preranks_of
 from prerank.studies.benchmark.work import Settings, device_name, prepare
 from prerank.studies.protocols import EXACT
-from prerank.training import FitOptions, Run, Stopwatch, fit
+from prerank.training import FitOptions, Run, Stopwatch, TrainingSet, fit
 
 DRAWS = (100, 1000)
+_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -49,20 +51,24 @@ def timings_of(grid: Grid, n_targets: Mapping[str, int]) -> list[Timing]:
     ]
 
 
+@lru_cache(maxsize=1)
+def _few_rows(dataset: str, seeds: tuple[int, ...], settings: Settings, n_rows: int) -> dict[int, TrainingSet]:
+    """So many training rows of every seed; kept for the next timing run, which is often of the same dataset."""
+    train = prepare(dataset, seeds, settings).train
+    rows = torch.arange(n_rows) % len(train[seeds[0]].x)
+    return {seed: part._replace(x=part.x[rows], y=part.y[rows]) for seed, part in train.items()}
+
+
 def time_steps(timing: Timing, settings: Settings) -> dict[str, Any]:
     """Milliseconds of a step of the whole fleet: the quickest of two epochs after the first, which warms up."""
-    data = prepare(timing.dataset, timing.seeds, settings)
-    on_gpu = torch.device(settings.device).type == "cuda"
-    batch = 256
     # a GPU reports about every 64 steps, so that an epoch is at least as long
-    n_batches = 64 if on_gpu else 2
-    rows = torch.arange(n_batches * batch) % len(data.train[timing.seeds[0]].x)
-    few = {seed: part._replace(x=part.x[rows], y=part.y[rows]) for seed, part in data.train.items()}
+    n_batches = 64 if torch.device(settings.device).type == "cuda" else 2
+    few = _few_rows(timing.dataset, timing.seeds, settings, n_batches * _BATCH)
     model = Model(timing.training, timing.prerank, PUBLISHED_STRENGTH, 0)
-    penalty = penalty_of(model, data.test.y.shape[-1], timing.n_draws)
+    penalty = penalty_of(model, few[timing.seeds[0]].y.shape[-1], timing.n_draws)
     watch = Stopwatch()
     runs = [Run(seed, penalty, PUBLISHED_STRENGTH) for seed in timing.seeds]
-    fit(runs, few, FitOptions(batch_size=batch, max_epochs=3, patience=10**6), watch)
+    fit(runs, few, FitOptions(batch_size=_BATCH, max_epochs=3, patience=10**6), watch)
     taken = min(later - earlier for earlier, later in pairwise(watch.times))
     return {
         "dataset": timing.dataset,

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -40,6 +41,7 @@ class Settings:
 
     Models are evaluated on the first `eval_rows` validation and test rows, which are in random order: beyond that many
     a PCE is known to a third of a percentage point, and hundreds of models would take longer to evaluate than to train.
+    `beside` says how many fleets are trained at a time, which their times depend on.
     """
 
     device: str = "cpu"
@@ -49,6 +51,7 @@ class Settings:
     checkpoint_seconds: float = 60.0
     accept_licence: bool = False
     eval_rows: int = 20_000
+    beside: int = 1
 
 
 class Rows(NamedTuple):
@@ -89,8 +92,10 @@ def prepare(dataset: str, seeds: Sequence[int], settings: Settings) -> Prepared:
 
 def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Progress | None = None) -> FleetResult:
     """Train and evaluate a fleet. With a checkpoint, an interrupted call picks up where it was and ends the same."""
+    started = time.monotonic()
     seeds = sorted({model.seed for model in fleet.models})
     data = prepare(fleet.dataset, seeds, settings)
+    loaded = time.monotonic()
     n_targets = data.test.y.shape[-1]
     runs = [
         Run(model.seed, penalty_of(model, n_targets, settings.n_draws), model.strength, model.initialisation)
@@ -124,11 +129,15 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
         "device": " and ".join(dict.fromkeys(session["device"] for session in sessions)),
         "processor": " and ".join(dict.fromkeys(session["processor"] for session in sessions)),
         "sessions": len(sessions),
+        "beside": settings.beside,
         "dataset_status": data.status,
     }
+    trained = time.monotonic()
     records, errors = _evaluate(fleet, fitted, data, settings)
     models = _models(fleet, fitted, batches, options.patience, errors)
-    return FleetResult(about, models, records, _curves(fleet, fitted, data, settings, set(errors)))
+    curves = _curves(fleet, fitted, data, settings, set(errors))
+    about |= {"loading_seconds": loaded - started, "evaluation_seconds": time.monotonic() - trained}
+    return FleetResult(about, models, records, curves)
 
 
 def _sessions(checkpoint: Path | None, device: str) -> list[dict[str, str]]:
