@@ -10,7 +10,7 @@ from torch.distributions import Cauchy, Distribution, Independent, Laplace, cons
 from prerank import Ensemble
 from prerank.forecast import equally_weighted_draws
 from prerank.randomness import numpy_generator
-from prerank.recalibration.atoms import has_atoms, tied_shares
+from prerank.recalibration.atoms import has_atoms, in_words, tied_shares
 from prerank.recalibration.features import Features, raw_features, standardised
 from prerank.recalibration.folds import best_if_any, folds_of, mean_and_error, most_cautious
 from prerank.recalibration.steps import FOR_MOMENTS, moments, require_spread
@@ -188,6 +188,14 @@ def test_a_law_that_does_not_know_its_support_is_not_taken_for_discrete():
     assert has_atoms(Silent((constraints.nonnegative_integer,))) is True
     assert has_atoms(Silent((constraints.real,))) is False
     assert has_atoms(Ensemble(torch.zeros(2, 3, 2))) is False
+
+
+def test_six_targets_with_atoms_are_named_and_more_are_hinted_at():
+    assert in_words(torch.full((6,), 0.5)).startswith("observations of targets 1 (50%), 2 (50%), 3 (50%), 4 (50%), 5 (")
+    for count in (7, 8):
+        said = in_words(torch.full((count,), 0.5))
+        assert said.count("(50%)") == 6
+        assert "6 (50%), ... repeat others" in said
 
 
 def test_the_share_of_repeated_observations_is_counted_target_by_target():

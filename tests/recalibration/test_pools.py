@@ -1,6 +1,7 @@
 """The guard's pools and verdicts written out, draw by draw."""
 
 import math
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 import torch
@@ -130,6 +131,9 @@ def test_a_law_without_a_density_is_ranked_by_its_tilt_alone(held_out, small):
 
     guard = Guard.of(Unsaid(), held_out(numbers(6, 2)), OLD)
     assert torch.equal(guard.pools.log_density, torch.zeros(6, 41).double())
+    with pytest.raises(FrozenInstanceError):
+        guard.before = None
+    assert (guard == replace(guard, before=guard.before.clone())) is False
 
 
 def test_of_many_cases_some_are_scored_with_the_draws_that_they_would_have(mixed, held_out, small, monkeypatch):

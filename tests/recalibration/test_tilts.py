@@ -16,6 +16,7 @@ from prerank.recalibration.features import Features, standardised
 from prerank.recalibration.guard import Guard, Verdict
 from prerank.recalibration.oldpits import OldPITs
 from prerank.recalibration.path import Candidate, Path
+from prerank.recalibration.persistence import write
 from prerank.recalibration.tilt import FittedTilt, _density
 from prerank.recalibration.tilted import even_steps, resampled
 
@@ -260,7 +261,7 @@ def test_the_options_of_a_tilt_decide_what_is_harmless(judged, monkeypatch):
         assert step.changed is kept
 
 
-def test_a_tilt_by_features_keeps_their_centre_and_spread(judged, monkeypatch):
+def test_a_tilt_by_features_keeps_their_centre_and_spread(judged, monkeypatch, tmp_path):
     features = Features.of(numbers(12, 2, seed=5), 12, CPU)
     tilt = replace(SMALL, by_features=True)
     step, _, given, pits, _ = judged(0, {1.0: GOOD}, monkeypatch, features, tilt)
@@ -273,6 +274,7 @@ def test_a_tilt_by_features_keeps_their_centre_and_spread(judged, monkeypatch):
     idle, *_ = judged(None, {}, monkeypatch, features, tilt)
     assert torch.equal(idle.theta, torch.zeros(2, 2, 3).double())
     assert idle.n_features == 2
+    write(tmp_path / "idle", (idle,), {})  # a file takes no tensor that is a view of itself
     plain, *_ = judged(None, {}, monkeypatch, features, SMALL)
     assert plain.n_features == 0
     assert plain.theta.shape == (2, 3)

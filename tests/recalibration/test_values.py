@@ -22,23 +22,26 @@ from prerank.recalibration import (
 from prerank.recalibration.affine import FittedAffine
 from prerank.recalibration.densities import DensityScale
 from prerank.recalibration.dressing import FittedDressing
-from prerank.recalibration.features import Features
-from prerank.recalibration.guard import Guard, Verdict
+from prerank.recalibration.features import Features, standardised
+from prerank.recalibration.guard import Verdict
 from prerank.recalibration.oldpits import OldPITs
 from prerank.recalibration.quantiles import QuantileMap
 from prerank.recalibration.tilt import FittedTilt
 
 TWO = torch.ones(2)
 OLD = OldPITs((Marginal(),), 10, 0)
+# what was learnt, and something that it is for
 LEARNT = [
-    FittedAffine(TWO, TWO, 0.1, 0.0, 0.0, 0),
-    FittedDressing(TWO, TWO, torch.eye(2)),
-    FittedTilt((), (), TWO, 0.1, 0.0, 0.0, Verdict(1.0, 0.0, 0.0, 0.0), False, 0.0, TWO, TWO, 10, 10, 0),
-    DensityScale(TWO),
-    QuantileMap(TWO, TWO),
-    Features(TWO, TWO, TWO, TWO),
-    Guard(TWO, None, TWO, 0.0, None),
-    PredictionRegion(None, 0.9, TWO, 0.9, 9, 9),
+    (FittedAffine(TWO, TWO, 0.1, 0.0, 0.0, 0), FittedAffine.summary),
+    (FittedDressing(TWO, TWO, torch.eye(2)), FittedDressing.summary),
+    (
+        FittedTilt((), (), TWO, 0.1, 0.0, 0.0, Verdict(1.0, 0.0, 0.0, 0.0), False, 0.0, TWO, TWO, 10, 10, 0),
+        FittedTilt.summary,
+    ),
+    (DensityScale(-torch.arange(3.0)[None]), lambda scale: scale.log_density(0.5)),
+    (QuantileMap(torch.arange(2.0), torch.ones(2, 1)), lambda quantiles: quantiles(torch.zeros(1, 1))),
+    (Features.of(torch.arange(2.0), 2, torch.device("cpu")), lambda _: standardised(TWO, TWO, TWO)),
+    (PredictionRegion(None, 0.9, TWO, 0.9, 9, 9), PredictionRegion.coverage),
 ]
 
 
@@ -50,13 +53,14 @@ def test_options_are_values(step):
         setattr(step, fields(step)[0].name, None)
 
 
-@pytest.mark.parametrize("learnt", LEARNT, ids=lambda learnt: type(learnt).__name__)
-def test_what_was_learnt_cannot_be_changed_and_is_nothing_but_itself(learnt):
+@pytest.mark.parametrize(("learnt", "used"), LEARNT, ids=lambda part: type(part).__name__)
+def test_what_was_learnt_cannot_be_changed_and_is_nothing_but_itself(learnt, used):
+    used(learnt)
     with pytest.raises(FrozenInstanceError):
         setattr(learnt, fields(learnt)[0].name, None)
     twin = replace(learnt, **{field.name: field_copy(getattr(learnt, field.name)) for field in fields(learnt)})
-    assert learnt == learnt
-    assert learnt != twin
+    assert len({learnt, twin}) == 2
+    assert (learnt == twin) is False
 
 
 def field_copy(value):
