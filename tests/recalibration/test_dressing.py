@@ -10,7 +10,7 @@ from torch.distributions import MultivariateNormal
 
 from prerank import Ensemble, GaussianMixture, energy_score
 from prerank.recalibration import Dressing
-from prerank.recalibration.dressing import FittedDressing
+from prerank.recalibration.dressing import FittedDressing, _Problem
 from prerank.recalibration.folds import mean_and_error
 
 FITTED = FittedDressing(
@@ -78,6 +78,17 @@ def test_parameters_maximise_the_penalised_likelihood(prior_cases, blocks, wrong
     slope = slope_of(step, forecast, y, weights, prior_cases, 40 if blocks is None else 10)
     assert slope.abs().max() < 1e-3
     assert step.shift.abs().min() > 0.05
+
+
+@pytest.mark.parametrize("tails", [False, True])
+def test_the_likelihood_is_the_density_of_the_mixture_that_it_describes(tails, wrong):
+    forecast, y, weights = wrong
+    problem = _Problem.of(forecast, y, weights, 2.0, 40)
+    generator = torch.Generator().manual_seed(1)
+    parameters = 0.3 * torch.randn(10 if tails else 8, generator=generator, dtype=torch.float64)
+    density = problem.fitted(parameters).transform(forecast).log_prob(y)
+    torch.testing.assert_close(problem.log_likelihood(parameters), density + problem.unit.log().sum())
+    torch.testing.assert_close(problem.unit, unit_of(forecast, y, weights))
 
 
 def test_wide_kernels_are_taken_where_errors_are_of_two_sizes_and_only_there(wrong, held_out):

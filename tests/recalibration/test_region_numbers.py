@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from scipy.stats import beta, betabinom
-from torch.distributions import Independent, Laplace, MultivariateNormal
+from torch.distributions import Independent, Laplace, MultivariateNormal, Uniform
 
 from prerank import Ensemble, GaussianMixture
 from prerank.forecast import equally_weighted_draws
@@ -167,6 +167,14 @@ def test_a_volume_is_a_mean_over_draws_of_the_forecast_and_of_wide_gaussians(kin
         variances.append(weight.var(1) / 30)
     torch.testing.assert_close(value, (means[0] + means[1]) / 2)
     torch.testing.assert_close(error, (variances[0] + variances[1]).sqrt() / 2)
+
+
+def test_a_region_of_equally_probable_points_has_the_volume_of_them_all():
+    law = Independent(Uniform(torch.zeros(3, 2).double(), torch.tensor([2.0, 4.0]).double()), 1)
+    region = PredictionRegion(law, 0.9, law.log_prob(torch.ones(3, 2).double()), 0.9, 100, 91)
+    value, error = region.volume(400)
+    assert ((value - 8.0).abs() < 5 * error).all()
+    assert (error < 0.8).all()
 
 
 def test_few_draws_for_a_volume_are_at_least_two_of_each_kind(mixed):
