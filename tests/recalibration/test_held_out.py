@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch.distributions import Cauchy, Distribution, Independent, Laplace, constraints
+from torch.distributions import Cauchy, Distribution, Independent, Laplace, StudentT, constraints
 
 from prerank import Ensemble
 from prerank.forecast import equally_weighted_draws
@@ -160,7 +160,11 @@ class Silent(Distribution):
         return torch.randn(*sample_shape, 3, 2)
 
 
-@pytest.mark.parametrize("law", [Silent(), Independent(Cauchy(torch.zeros(3, 2), torch.ones(2)), 1)])
+ELSEWHERE = Independent(Cauchy(torch.zeros(3, 2), torch.ones(2)), 1)
+HEAVY = Independent(StudentT(1.5, torch.zeros(3, 2), torch.ones(2)), 1)  # has a mean, but no variance
+
+
+@pytest.mark.parametrize("law", [Silent(), ELSEWHERE, HEAVY])
 def test_a_distribution_without_moments_is_drawn_from(law):
     assert FOR_MOMENTS == 1000
     mean, variance, size = moments(law, 4)

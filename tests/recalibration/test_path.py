@@ -11,7 +11,7 @@ from prerank.recalibration.basis import by_case, legendre, log_tilt
 from prerank.recalibration.features import Features
 from prerank.recalibration.folds import folds_of
 from prerank.recalibration.likelihood import Points
-from prerank.recalibration.path import ridge_path, solve
+from prerank.recalibration.path import _metric, ridge_path, solve
 
 CPU = torch.device("cpu")
 
@@ -126,6 +126,26 @@ def test_a_start_far_off_leads_to_the_same_optimum(wrong):
     near, _ = solve(points, used, [slice(None)], 0.1, torch.zeros(1, 3, 2).double())
     far, _ = solve(points, used, [slice(None)], 0.1, torch.full((1, 3, 2), 8.0).double())
     torch.testing.assert_close(far, near, atol=5e-3, rtol=0)
+
+
+def test_the_metric_of_every_weighting_is_its_own_curvature(wrong):
+    pits, weights = wrong
+    points, within = Points(pits, 3), [slice(0, 15), slice(15, 40)]
+    used = weights.repeat(3, 1)
+    used[1, within[0]], used[2, within[1]] = 0.0, 0.0
+    theta, totals, penalty = 0.2 * uniform(3, 2, seed=4), used.sum(1, keepdim=True), 0.1 + uniform(6, seed=5)
+    factor = _metric(points, theta.flatten(), used, within, totals, penalty)
+    for row in range(3):
+        curvature = points.information(theta, used[row], [slice(None)])[0] / totals[row]
+        expected = curvature + torch.diag(penalty + 1e-6 * curvature.diagonal().mean())
+        torch.testing.assert_close(factor[row] @ factor[row].mT, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_under_an_overwhelming_ridge_nothing_is_gained(wrong):
+    pits, weights = wrong
+    path = ridge_path(pits, weights, folds_of(40, 2, None, 0, CPU), (1e12,), 2)
+    assert path.candidates[0].gain.abs().max() < 1e-10
+    assert path.choice is None
 
 
 def test_projections_that_say_the_same_or_nothing_leave_a_finite_fit(wrong):

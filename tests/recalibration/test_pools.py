@@ -136,6 +136,14 @@ def test_a_law_without_a_density_is_ranked_by_its_tilt_alone(held_out, small):
     assert (guard == replace(guard, before=guard.before.clone())) is False
 
 
+def test_scores_are_made_of_double_precision(mixed, held_out, small):
+    law, y = mixed(6, dtype=torch.float32), numbers(6, 2).float()
+    pools = Guard.of(law, held_out(y), OLD).pools
+    assert [part.dtype for part in pools[:4]] == [torch.float32, *[torch.float64] * 3]
+    drawn = equally_weighted_draws(law, 40, 0, "pool of the guard").members
+    torch.testing.assert_close(pools.to_y, (drawn - y[:, None]).double().norm(dim=-1), rtol=1e-5, atol=1e-5)
+
+
 def test_of_many_cases_some_are_scored_with_the_draws_that_they_would_have(mixed, held_out, small, monkeypatch):
     monkeypatch.setattr(module, "AT_MOST", 4)
     law, y = mixed(9), numbers(9, 2, seed=1)

@@ -221,6 +221,18 @@ def test_latent_vectors_of_a_mixture_are_normal_scores_of_conditional_laws(mixed
     torch.testing.assert_close(from_latent_vectors(found, law), points, atol=1e-6, rtol=0)
 
 
+def test_parameters_in_single_precision_are_the_numbers_they_are(mixed):
+    law, points = mixed(3, dtype=torch.float32), numbers(3, 4, 2)
+    wide = GaussianMixture(law.log_weights.double(), law.loc.double(), law.scale_tril.double())
+    torch.testing.assert_close(latent_vectors(points, law), latent_vectors(points, wide), rtol=1e-11, atol=1e-11)
+    y = points[:, 0].float()
+    assert HDRRecalibration(n_pool=5).fit(law, y).masses_.dtype == torch.float64
+    assert LatentRecalibration().fit(law, y).lengths_.dtype == torch.float64
+    first, second = (RecalibratedMargins().fit(each, y) for each in (law, wide))
+    torch.testing.assert_close(first.scores_, second.scores_, rtol=1e-6, atol=1e-6)
+    assert first.scores_.dtype == torch.float64
+
+
 @pytest.mark.parametrize("elements", [1 << 20, 1])
 def test_latent_recalibration_moves_lengths_along_their_directions(elements, mixed, monkeypatch):
     monkeypatch.setattr("prerank.chunks.ELEMENTS", elements)

@@ -145,6 +145,8 @@ def test_a_law_that_is_no_mixture_is_reached_by_one_gaussian_with_its_moments():
     )
     torch.testing.assert_close(found.loc, own.loc)
     torch.testing.assert_close(found.scale_tril, reaching(own, threshold)[1], rtol=1e-6, atol=1e-6)
+    single = _reaching(Independent(Laplace(torch.zeros(3, 2), torch.ones(2)), 1), threshold[:, None], 50, 4)
+    assert {part.dtype for part in (single.logits, single.loc, single.scale_tril)} == {torch.float64}
     flat = Independent(Laplace(torch.zeros(3, 2), torch.tensor([1.0, 1e-12])), 1)
     assert _reaching(flat, threshold[:, None], 50, 4).scale_tril.isfinite().all()
 
