@@ -1,7 +1,7 @@
 """Dressing by its formulas: the penalised likelihood, its optimum, the gain on folds, and the mixture that it makes."""
 
 import math
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -89,6 +89,10 @@ def test_the_likelihood_is_the_density_of_the_mixture_that_it_describes(tails, w
     density = problem.fitted(parameters).transform(forecast).log_prob(y)
     torch.testing.assert_close(problem.log_likelihood(parameters), density + problem.unit.log().sum())
     torch.testing.assert_close(problem.unit, unit_of(forecast, y, weights))
+    single = _Problem.of(Ensemble(forecast.members.float(), forecast.weights.float()), y.float(), weights, 2.0, 40)
+    assert {part.dtype for part in (single.residual, single.deviation, single.log_weights)} == {torch.float64}
+    with pytest.raises(FrozenInstanceError):
+        single.unit = None
 
 
 def test_wide_kernels_are_taken_where_errors_are_of_two_sizes_and_only_there(wrong, held_out):

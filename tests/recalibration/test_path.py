@@ -123,9 +123,10 @@ def test_newtons_method_finds_the_penalised_optimum_of_every_weighting(ridge, wr
 def test_a_start_far_off_leads_to_the_same_optimum(wrong):
     pits, weights = wrong
     points, used = Points(pits, 3), weights[None]
-    near, _ = solve(points, used, [slice(None)], 0.1, torch.zeros(1, 3, 2).double())
-    far, _ = solve(points, used, [slice(None)], 0.1, torch.full((1, 3, 2), 8.0).double())
-    torch.testing.assert_close(far, near, atol=5e-3, rtol=0)
+    for ridge in (0.1, 0.001):  # from there whole steps lose, and are halved
+        near, _ = solve(points, used, [slice(None)], ridge, torch.zeros(1, 3, 2).double())
+        far, _ = solve(points, used, [slice(None)], ridge, torch.full((1, 3, 2), 8.0).double())
+        torch.testing.assert_close(far, near, atol=5e-3, rtol=0)
 
 
 def test_the_metric_of_every_weighting_is_its_own_curvature(wrong):

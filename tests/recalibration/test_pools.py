@@ -144,6 +144,17 @@ def test_scores_are_made_of_double_precision(mixed, held_out, small):
     torch.testing.assert_close(pools.to_y, (drawn - y[:, None]).double().norm(dim=-1), rtol=1e-5, atol=1e-5)
 
 
+def test_a_thousand_draws_of_each_case_are_paired_with_the_sixteen_next_ones(mixed, held_out):
+    pools = Guard.of(mixed(4), held_out(numbers(4, 2)), OLD).pools
+    assert pools.pits.shape == (4, 1001, 2)
+    assert pools.apart.shape == (4, 16, 1000)
+
+
+def test_at_most_512_cases_are_scored(mixed, held_out, small):
+    for n_cases in (512, 513):
+        assert len(Guard.of(mixed(n_cases), held_out(numbers(n_cases, 2)), OLD).cases) == 512
+
+
 def test_of_many_cases_some_are_scored_with_the_draws_that_they_would_have(mixed, held_out, small, monkeypatch):
     monkeypatch.setattr(module, "AT_MOST", 4)
     law, y = mixed(9), numbers(9, 2, seed=1)

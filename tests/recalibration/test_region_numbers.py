@@ -133,6 +133,11 @@ def test_gaussians_reach_as_far_as_the_region(mixed):
     torch.testing.assert_close(found.weights, weights)
     torch.testing.assert_close(found.scale_tril, factors)
     assert torch.equal(found.loc, law.loc)
+    single = mixed(4, dtype=torch.float32)
+    wide = _reaching(single, threshold[:, None].float(), 10, 0)
+    assert {part.dtype for part in (wide.logits, wide.loc, wide.scale_tril)} == {torch.float64}
+    volume = PredictionRegion(single, 0.9, threshold.float(), 0.9, 100, 91).volume(10)
+    assert (volume.value.dtype, volume.error.dtype) == (torch.float64, torch.float64)
 
 
 def test_a_law_that_is_no_mixture_is_reached_by_one_gaussian_with_its_moments():
