@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 from torch.distributions import MultivariateNormal
+from torch.testing import assert_close
 
-from prerank import Ensemble, GaussianMixture, energy_score
+from prerank import Ensemble, GaussianMixture, Recalibrator, energy_score
 from prerank.recalibration import Dressing
 from prerank.recalibration.dressing import FittedDressing, _Problem
 from prerank.recalibration.folds import mean_and_error
@@ -60,7 +61,10 @@ def slope_of(step, forecast, y, weights, prior_cases, n_blocks):
     found = {"shift": unit * parameters[:2], "scale": parameters[2:4].exp(), "tril": unit[:, None] * tril}
     tails = (torch.sigmoid(parameters[7]), parameters[8].exp().exp()) if step.tail_share else (0.0, 1.0)
     density = dressed_log_density(found, forecast, y, tails)
-    still = 0.5 * parameters[:4].square().sum()
+    # shifts are pulled by the size of a usual residual, which a bias makes larger than the spread
+    residual = y - (forecast.probabilities[..., None] * forecast.members).sum(1)
+    size = ((weights / weights.sum())[:, None] * residual.square()).sum(0).sqrt()
+    still = 0.5 * torch.cat([parameters[:2] * unit / size, parameters[2:4]]).square().sum()
     if step.tail_share:
         still = still + 0.5 * (parameters[7:] - torch.tensor([-2.0, math.log(math.log(2.0))])).square().sum()
     # pseudo-observations half a unit away along every target
@@ -203,3 +207,20 @@ def test_members_that_agree_in_some_cases_will_do(held_out):
     members = torch.randn(20, 3, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     members[4, :, 1] = 7.0
     assert Dressing().fit(Ensemble(members), held_out(members[:, 0] + 0.1)).kernel_tril.isfinite().all()
+
+
+@pytest.mark.parametrize("bias", [2.0, 100.0])
+def test_a_bias_much_larger_than_the_spread_of_the_residuals_is_learnt(bias):
+    generator = torch.Generator().manual_seed(0)
+    members = torch.randn(20, 8, 2, generator=generator, dtype=torch.float64) * 0.1
+    y = members.mean(1) + bias + 0.1 * torch.randn(20, 2, generator=generator, dtype=torch.float64)
+    fitted = Recalibrator(steps=[Dressing()]).fit(Ensemble(members), y).steps_[0]
+    assert_close(fitted.shift, torch.full((2,), bias, dtype=torch.float64), rtol=0, atol=0.15)
+
+
+def test_residuals_that_are_all_the_same_are_a_shift():
+    members = torch.randn(20, 8, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    y = members.mean(1) + 3.0
+    fitted = Recalibrator(steps=[Dressing()]).fit(Ensemble(members), y).steps_[0]
+    assert abs(float(fitted.shift) - 3.0) < 1.0
+    assert bool(fitted.kernel_tril.isfinite().all())

@@ -135,11 +135,28 @@ def test_the_metric_of_every_weighting_is_its_own_curvature(wrong):
     used = weights.repeat(3, 1)
     used[1, within[0]], used[2, within[1]] = 0.0, 0.0
     theta, totals, penalty = 0.2 * uniform(3, 2, seed=4), used.sum(1, keepdim=True), 0.1 + uniform(6, seed=5)
-    factor = _metric(points, theta.flatten(), used, within, totals, penalty)
+    factor = _metric(points, theta.flatten(), used, within, penalty)
     for row in range(3):
         curvature = points.information(theta, used[row], [slice(None)])[0] / totals[row]
         expected = curvature + torch.diag(penalty + 1e-6 * curvature.diagonal().mean())
         torch.testing.assert_close(factor[row] @ factor[row].mT, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_of_many_cases_every_other_one_makes_the_metric(monkeypatch, wrong):
+    monkeypatch.setattr("prerank.recalibration.path._FOR_METRIC", 20)
+    pits, weights = wrong
+    points, used, within = Points(pits, 3), weights[None], [slice(0, 20), slice(20, 40)]
+    theta, penalty = torch.zeros(6).double(), torch.ones(6).double()
+    (factor,) = _metric(points, theta, used, within, penalty)
+    curvature = Points(pits[::2], 3).information(theta, weights[::2], [slice(None)])[0] / weights[::2].sum()
+    expected = curvature + torch.diag(penalty + 1e-6 * curvature.diagonal().mean())
+    torch.testing.assert_close(factor @ factor.mT, expected, rtol=1e-10, atol=1e-10)
+    silent = used.clone()
+    silent[:, ::2] = 0.0  # all the weight is where nobody looks: then all cases are asked
+    (factor,) = _metric(points, theta, silent, within, penalty)
+    curvature = Points(pits[1::2], 3).information(theta, weights[1::2], [slice(None)])[0] / weights[1::2].sum()
+    expected = curvature + torch.diag(penalty + 1e-6 * curvature.diagonal().mean())
+    torch.testing.assert_close(factor @ factor.mT, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_under_an_overwhelming_ridge_nothing_is_gained(wrong):

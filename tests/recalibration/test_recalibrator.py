@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.distributions import Independent, Laplace
 
-from prerank import Ensemble, Location, Marginal, Recalibrator
+from prerank import Custom, Ensemble, Location, Marginal, Recalibrator
 from prerank.recalibration import Affine, Dressing, Tilt
 from prerank.recalibration.affine import FittedAffine
 from prerank.recalibration.dressing import FittedDressing
@@ -259,3 +259,21 @@ def test_a_file_from_before_features_and_ties_were_kept_is_read(tmp_path):
 def test_several_models_at_once_are_refused():
     with pytest.raises(ValueError, match=r"one model"):
         Recalibrator(steps=[Notes()]).fit(MEMBERS.expand(4, 12, 3, 2), Y)
+
+
+def test_a_pre_rank_that_is_not_a_number_for_draws_is_refused(standard, observed):
+    forecast = standard(30)
+    roots = Custom(lambda points: points[..., :1].sqrt())
+    with pytest.raises(ValueError, match="PITs are NaN for"):
+        Recalibrator(roots, steps=[Tilt(n_draws=10, n_reference=10)]).fit(forecast, observed(forecast, 1))
+
+
+def test_two_tilts_by_features_come_back_from_one_file(standard, observed, tmp_path):
+    forecast = standard(60)
+    features = torch.randn(60, 1, generator=torch.Generator().manual_seed(2))
+    tilt = Tilt(degree=1, n_draws=10, n_reference=10, pool=50, by_features=True)
+    other = Tilt(degree=2, n_draws=10, n_reference=10, pool=50, by_features=True)
+    fitted = Recalibrator(Location(), steps=[tilt, other]).fit(forecast, observed(forecast, 3), features=features)
+    fitted.save(tmp_path / "both")
+    for one, again in zip(fitted.steps_, Recalibrator.load(tmp_path / "both").steps_, strict=True):
+        assert torch.equal(one.centre, again.centre)

@@ -95,15 +95,47 @@ def test_draws_are_resampled_at_even_steps_from_a_pool(mixed):
     assert bool((drawn[:, :, None] == many[:, None]).all(-1).any(-1).all())
 
 
-def test_reference_draws_come_from_the_pool_of_the_moments(mixed):
+@pytest.mark.parametrize(
+    ("size", "first", "second"), [(60, slice(0, 30), slice(30, 60)), (61, slice(0, 31), slice(30, 61))]
+)
+def test_reference_draws_and_draws_to_rank_come_from_halves_of_the_pool(size, first, second, mixed):
     law = mixed(4)
-    tilted = Tilted(law, OLD, THETA, pool=60)
-    pool = equally_weighted_draws(law, 60, 3, "pool for the normaliser").members
+    tilted = Tilted(law, OLD, THETA, pool=size)
+    pool = equally_weighted_draws(law, size, 3, "pool for the normaliser").members
     start = uniform(case_keys(3, torch.arange(4), "even steps", "some"), (1,))
-    expected = resampled(pool, torch.softmax(exponent(law, pool), -1), even_steps(start, 7))
-    assert torch.equal(tilted.reference_draws(7, "some").members, expected)
-    fresh = Tilted(law, OLD, THETA, pool=60)
+    for half, drawn in ((first, tilted.reference_draws(7, "some")), (second, tilted.draws_to_rank(7, "some"))):
+        share = torch.softmax(exponent(law, pool[:, half]), -1)
+        assert torch.equal(drawn.members, resampled(pool[:, half], share, even_steps(start, 7)))
+        torch.testing.assert_close(tilted.log_weights(drawn.members), exponent(law, drawn.members))
+    fresh = Tilted(law, OLD, THETA, pool=size)
     torch.testing.assert_close(tilted.mean, fresh.mean)  # after the pool was made for all, and before
+
+
+def test_a_pool_that_is_kept_serves_every_part(mixed, monkeypatch):
+    monkeypatch.setattr("prerank.chunks.ELEMENTS", 1)
+    law = mixed(4)
+    tilted, kept = Tilted(law, OLD, THETA, pool=40), Tilted(law, OLD, THETA, pool=40)
+    kept.keep_pool()
+    torch.testing.assert_close(kept._kept, tilted._kept)
+    for cases in (slice(1, 3), torch.tensor([2, 0])):
+        torch.testing.assert_close(kept.select(cases)._kept, tuple(part[cases] for part in tilted._kept))
+    torch.testing.assert_close(kept.mean, Tilted(law, OLD, THETA, pool=40).mean)
+    monkeypatch.setattr("prerank.recalibration.tilted.MOST_KEPT", 4 * 40 * 2 - 1)
+    other = Tilted(law, OLD, THETA, pool=40)
+    other.keep_pool()
+    assert "_kept" not in vars(other)
+    smaller = Tilted(law, OLD, THETA, pool=40, share=0.5).with_pool(30)
+    assert (smaller.pool, smaller.share, smaller.base) == (30, 0.5, law)
+
+
+def test_exponents_are_remembered_for_the_same_points_until_they_change(mixed):
+    law, points = mixed(4), numbers(4, 5, 2)
+    tilted = Tilted(law, OLD, THETA, pool=40)
+    first = tilted.log_weights(points)
+    assert tilted.log_weights(points) is first
+    torch.testing.assert_close(tilted.log_weights(points.clone()), first)
+    points += 1.0
+    torch.testing.assert_close(tilted.log_weights(points), exponent(law, points))
 
 
 def test_resampling_picks_where_cumulated_shares_pass_a_number():
@@ -180,12 +212,11 @@ def test_points_of_a_tilt_are_pits_with_the_observation_first(elements, mixed, h
     assert found.dtype == torch.float32
 
 
-def test_points_of_a_second_tilt_come_from_a_pool_of_the_usual_size(mixed, held_out):
+def test_points_of_a_second_tilt_are_draws_that_no_reference_has(mixed, held_out):
     law, y = mixed(5), numbers(5, 2)
     tilted = Tilted(law, OLD, THETA, pool=60, share=0.1)
     found = SMALL.points(tilted, held_out(y, seed=7), OLD)
-    plain = Tilted(law, OLD, THETA, pool=60)
-    drawn = equally_weighted_draws(plain, 16, 7, "draws of the tilt").members
+    drawn = Tilted(law, OLD, THETA, pool=60).draws_to_rank(16, "draws of the tilt").members
     torch.testing.assert_close(found, OLD(tilted, torch.cat([y[:, None], drawn], 1), torch.arange(5)).float())
 
 

@@ -83,12 +83,16 @@ class _Kernel(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """Residuals (N, D) of the members' mean and deviations (N, M, D) from it, in units (D,) of the residuals' spread."""
+    """Residuals (N, D) of the members' mean and deviations (N, M, D) from it, in units (D,) of the residuals' spread.
+
+    `reach` (D,) is the size of a usual residual in these units, one or more: how far shifts may go.
+    """
 
     residual: Tensor
     deviation: Tensor
     log_weights: Tensor
     unit: Tensor
+    reach: Tensor
     prior_cases: float
     n_blocks: int
 
@@ -98,14 +102,16 @@ class _Problem:
         residual = y.double() - mean
         share = (weights / weights.sum())[:, None]
         unit = (share * (residual - (share * residual).sum(0)).square()).sum(0).sqrt()
-        unit = torch.where(unit > 0, unit, 1.0)
+        size = (share * residual.square()).sum(0).sqrt()
+        # residuals that are all the same have a spread of rounding noise
+        unit = torch.where(unit > 1e-9 * size, unit, torch.where(size > 0, size, 1.0))
         deviation = (members - mean[:, None]) / unit
         logs = forecast.probabilities.double().log()
-        return cls(residual / unit, deviation, logs, unit, prior_cases, n_blocks)
+        return cls(residual / unit, deviation, logs, unit, (size / unit).clamp_min(1.0), prior_cases, n_blocks)
 
     def cross_validated(self, held_out: HeldOut, tails: bool) -> _Fit:
         weights, fold = held_out.weights.double(), held_out.folds.fold
-        whole = self.solve(weights, self._start(tails))
+        whole = self.solve(weights, self._start(tails, weights))
         without = [self.solve(weights * (fold != f), whole) for f in range(held_out.folds.n_folds)]
         values = torch.stack([self.log_likelihood(parameters) for parameters in without])
         return _Fit(whole, without, values.gather(0, fold[None])[0])
@@ -113,11 +119,12 @@ class _Problem:
     def _tailed(self, parameters: Tensor) -> bool:
         return len(parameters) > len(self.unit) * (2 + len(self.unit))
 
-    def _start(self, tails: bool) -> Tensor:
+    def _start(self, tails: bool, weights: Tensor) -> Tensor:
         d = len(self.unit)
+        bias = (weights[:, None] * self.residual).sum(0).cpu() / float(weights.sum())
         kernel = (math.log(0.5) * torch.eye(d, dtype=torch.float64)).reshape(-1)
         wide = torch.tensor(_TAILS if tails else (), dtype=torch.float64)
-        return torch.cat([torch.zeros(2 * d, dtype=torch.float64), kernel, wide]).to(self.unit.device)
+        return torch.cat([bias, torch.zeros(d, dtype=torch.float64), kernel, wide]).to(self.unit.device)
 
     def split(self, parameters: Tensor) -> _Kernel:
         d = len(self.unit)
@@ -137,7 +144,7 @@ class _Problem:
             inverse = torch.linalg.solve_triangular(kernel.factor, eye, upper=False)
             # pseudo-observations half a unit away, a quarter of the residuals' variance
             pull = kernel.factor.diagonal().log().sum() + 0.125 * inverse.square().sum()
-            still = 0.5 * (kernel.shift.square().sum() + kernel.log_scale.square().sum())
+            still = 0.5 * ((kernel.shift / self.reach).square().sum() + kernel.log_scale.square().sum())
             if self._tailed(parameters):
                 still = still + 0.5 * (parameters[-2:] - parameters.new_tensor(_TAILS)).square().sum()
             mean = (weights * self.log_likelihood(parameters)).sum() / weights.sum()

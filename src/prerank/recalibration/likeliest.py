@@ -16,7 +16,7 @@ def smallest(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
         with torch.enable_grad():
             value = loss(parameters)
             (gradient,) = torch.autograd.grad(value, parameters)
-        return float(value), gradient.cpu().numpy().ravel()
+        return float(value.detach()), gradient.cpu().numpy().ravel()
 
     found = minimize(
         value_and_gradient,

@@ -81,4 +81,5 @@ def _mid_ranks(values: Tensor, reference: Tensor) -> Tensor:
     wanted = values.mT.contiguous().to(ordered)
     below = torch.searchsorted(ordered, wanted)
     through = torch.searchsorted(ordered, wanted, right=True)
-    return ((below + through + 1) / (2.0 * (ordered.shape[-1] + 1))).mT
+    found = ((below + through + 1) / (2.0 * (ordered.shape[-1] + 1))).mT
+    return found.masked_fill(values.isnan() | reference.isnan().any(-2, keepdim=True), torch.nan)

@@ -27,7 +27,8 @@ def write(path: Path | str, steps: tuple[Fitted, ...], about: Mapping[str, Any])
         if _STEPS.get(name) is not type(step):
             raise TypeError(f"the step {step!r} cannot be saved: a file holds {', '.join(_STEPS)}, never code")
         fields = {field.name: getattr(step, field.name) for field in dataclasses.fields(step)}  # type: ignore[arg-type]
-        tensors |= {f"{place}.{key}": value for key, value in fields.items() if isinstance(value, Tensor)}
+        # copies, because steps may share a tensor, and a file may not
+        tensors |= {f"{place}.{key}": value.clone() for key, value in fields.items() if isinstance(value, Tensor)}
         rest = {key: encode(value, key) for key, value in fields.items() if not isinstance(value, Tensor)}
         described.append({"step": name, "fields": rest})
     _FORMAT.write(path, tensors, {**about, "steps": described})
