@@ -128,11 +128,15 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     frame = pd.DataFrame(rows)
     parts = [markdown(summarised(frame).reset_index())]
     frame["within 1.25"] = (frame[_preranks(frame)] <= 1.25).sum(axis=1) / frame[_preranks(frame)].notna().sum(axis=1)
-    for what in ("energy score", "nll", "within 1.25", "seconds"):
-        wide = frame.pivot_table(index="dataset", columns="method", values=what, sort=False)
-        wide.loc["mean"] = wide.mean()
-        parts.append(f"## {what}\n\n{markdown(wide.reset_index().rename_axis(None, axis=1))}")
+    parts += [f"## {what}\n\n{wide(frame, what)}" for what in ("energy score", "nll", "within 1.25", "seconds")]
     return "\n\n".join(parts)
+
+
+def wide(frame: pd.DataFrame, what: str) -> str:
+    """Means over seeds, a row for each dataset and a column for each method."""
+    means = frame.pivot_table(index="dataset", columns="method", values=what, sort=False)
+    means.loc["mean"] = means.mean()
+    return markdown(means.reset_index().rename_axis(None, axis=1))
 
 
 def summarised(frame: pd.DataFrame) -> pd.DataFrame:

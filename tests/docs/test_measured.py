@@ -93,3 +93,11 @@ def test_coverage_with_blocks_is_that_of_the_record():
 def test_records_that_the_page_names_are_there(name):
     assert f"`results/{name}`" in PAGE or name == "size/size.csv"
     assert (ROOT / "results" / name).stat().st_size > 0
+
+
+def test_shares_of_noticed_faults_are_those_of_the_record():
+    record = re.sub(r"\s+", " ", (ROOT / "results" / "mutants.md").read_text(encoding="utf-8"))
+    core = re.search(r"of 400 sampled faults in the core the tests noticed \d+, ([\d.]+ %)", record)
+    recalibration = re.search(r"of 150 sampled .*? noticed \d+, ([\d.]+ %) \(95 % interval ([\d. to]+ %)\)", record)
+    assert f"notice {core[1]} (95 % interval" in PAGE
+    assert f"Of 150 faults in `prerank.recalibration` they notice {recalibration[1]} ({recalibration[2]})" in PAGE

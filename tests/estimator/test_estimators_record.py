@@ -1,0 +1,35 @@
+"""What is said of estimators side by side is what was recorded."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "results" / "estimator" / "estimators.jsonl"
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    """The script, which imports its neighbours by their names."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        spec = importlib.util.spec_from_file_location("estimators", ROOT / "benchmarks" / "estimators.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def test_the_table_beside_the_records_is_made_from_them(benchmark: ModuleType) -> None:
+    shown = (ROOT / "results" / "estimator" / "estimators.md").read_text(encoding="utf-8")
+    assert benchmark.table(benchmark.known(RECORD)) in shown
+
+
+def test_the_decision_shows_recorded_energy_scores(benchmark: ModuleType) -> None:
+    page = (ROOT / "docs" / "decisions" / "30-stacking.md").read_text(encoding="utf-8")
+    assert benchmark.wide(pd.DataFrame(benchmark.known(RECORD)), "energy score") in page
