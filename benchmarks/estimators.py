@@ -133,9 +133,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def wide(frame: pd.DataFrame, what: str) -> str:
-    """Means over seeds, a row for each dataset and a column for each method."""
+    """Means over seeds, a row for each dataset and a column for each method; a mean over datasets where all are there."""
     means = frame.pivot_table(index="dataset", columns="method", values=what, sort=False)
-    means.loc["mean"] = means.mean()
+    means.loc["mean"] = means.mean(skipna=False)
     return markdown(means.reset_index().rename_axis(None, axis=1))
 
 
