@@ -30,7 +30,7 @@ STRENGTHS = (0, 1, 5, 10)
 LEARNT_FROM = 1000
 """Held-out rows that the correction is learnt from."""
 
-POOL = 500
+POOL = 1000
 """Draws that corrected forecasts are resampled from: fewer than by default, to be quick."""
 
 
