@@ -309,6 +309,8 @@ def _rows(X: Any, y: Any, sample_weight: Any, groups: Any) -> Data:
         return Data(X, y, None, labels)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     kept = np.flatnonzero(weights > 0)
+    if not len(kept):  # not all versions of scikit-learn refuse it
+        raise ValueError(f"all {len(weights)} sample_weight are zero; give at least one non-zero number")
     return Data(
         _safe_indexing(X, kept), _safe_indexing(y, kept), weights[kept], None if labels is None else labels[kept]
     )
