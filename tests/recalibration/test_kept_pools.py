@@ -1,5 +1,7 @@
 """What is kept or left out to save time changes no number."""
 
+import pickle
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -126,3 +128,30 @@ def test_a_second_tilt_that_is_needed_is_fitted_with_the_forecasts_own_pools(sta
     assert fitted.changed
     assert fitted.theta[1, 0] > 0.1  # more in both tails
     assert once._kept[0].shape == (300, 700, 2)
+
+
+def test_a_forecast_can_be_asked_in_inference_mode():
+    points = torch.randn(5, 4, 2, generator=torch.Generator().manual_seed(2))
+    expected = twice_tilted().log_density(points)
+    with torch.inference_mode():
+        forecast, inside = twice_tilted(), points.clone()
+        assert_close(forecast.log_density(inside), expected)
+        assert_close(forecast.log_density(inside), expected)
+
+
+def test_a_forecast_that_remembers_points_goes_to_another_process():
+    forecast, points = twice_tilted(), torch.randn(5, 4, 2, generator=torch.Generator().manual_seed(2))
+    found = forecast.log_weights(points)
+    again = pickle.loads(pickle.dumps(forecast))
+    assert not again._known._found
+    assert_close(again.log_weights(points), found)
+
+
+def test_other_names_of_cases_are_those_of_all_tilts():
+    forecast, names = twice_tilted(), torch.tensor([7, 1, 5, 3, 9])
+    points = torch.randn(5, 4, 2, generator=torch.Generator().manual_seed(2))
+    forecast.log_weights(points)
+    named = forecast.named(names)
+    fresh = Tilted(forecast.base.base, forecast.pits, forecast.base.theta, 60, names)
+    assert_close(named.log_density(points), Tilted(fresh, forecast.pits, forecast.theta, 60, names).log_density(points))
+    assert not torch.equal(named.log_weights(points), forecast.log_weights(points))

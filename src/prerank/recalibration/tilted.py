@@ -92,6 +92,11 @@ class Tilted(Distribution):
             part._kept = members[where], exponent[where]
         return part
 
+    def named(self, case_ids: Tensor) -> "Tilted":
+        """The same forecast, its draws and those of the tilts before it keyed by other identifiers (N,) of its cases."""
+        base = self.base.named(case_ids) if isinstance(self.base, Tilted) else self.base
+        return Tilted(base, self.pits, self.theta, self.pool, case_ids, self.share)
+
     def with_pool(self, pool: int) -> "Tilted":
         """The same forecast, computed with another number of draws."""
         return Tilted(self.base, self.pits, self.theta, pool, self.case_ids, self.share)
@@ -260,15 +265,21 @@ class _Known:
     """Exponents at points that were asked about before, for as long as those points are there.
 
     PITs of every pre-rank go into an exponent, and a density, a score and a weight may each need it at the same points.
+    Tensors of torch's inference mode do not say whether they have changed since, and are not remembered.
     """
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[weakref.ref[Tensor], int, Tensor]] = {}
+
+    def __reduce__(self) -> tuple[type["_Known"], tuple[()]]:
+        return _Known, ()  # a copy in another process knows none of these points
 
     def get(self, points: Tensor) -> Tensor | None:
         there, version, exponent = self._found.get(id(points), (None, 0, None))
         return exponent if there is not None and there() is points and version == points._version else None
 
     def add(self, points: Tensor, exponent: Tensor) -> None:
+        if points.is_inference():
+            return
         key = id(points)
         self._found[key] = (weakref.ref(points, lambda _: self._found.pop(key, None)), points._version, exponent)
