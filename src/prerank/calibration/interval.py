@@ -11,12 +11,12 @@ from prerank.calibration.errors import centred_levels, reliability_curve
 from prerank.calibration.exchange import points_of
 from prerank.calibration.null import block_sums, pce_null
 from prerank.calibration.projectedpit import ProjectedPIT
+from prerank.chunks import chunks
 from prerank.forecast import accepts_arrays
 from prerank.randomness import bits_of_steps, case_keys
 
 MANY_CASES = 100_000  # from here on sets of cases are resampled: their sums cost one pass, and say the same
 _SETS = 4096
-_AT_ONCE = 128  # replicates whose numbers of each block are held at once
 FEWEST_BLOCKS = 20  # an interval from fewer independent blocks would hold too rarely what it promises
 
 
@@ -155,8 +155,8 @@ def _bootstrap(
         n_blocks = len(sizes)
         keys = case_keys(seed, torch.arange(n_blocks, device=grid.device), "bootstrap of blocks")
         found = []
-        for start in range(0, n_replicates, _AT_ONCE):
-            chosen = (bits_of_steps(keys, start, min(start + _AT_ONCE, n_replicates)) * n_blocks >> 31).T
+        for some in chunks(n_replicates, 8 * n_blocks, grid.device):
+            chosen = (bits_of_steps(keys, some.start, some.stop) * n_blocks >> 31).T
             counts = torch.zeros(chosen.shape, dtype=torch.float64, device=grid.device)
             counts.scatter_add_(1, chosen, torch.ones_like(counts))
             resampled = (counts @ sums.flatten(1)).reshape(-1, *curve.shape)

@@ -1,6 +1,5 @@
 """`CalibratedRegressorCV`: any forecasting estimator, corrected by what rows say that it was not fitted on."""
 
-import copy
 import warnings
 from collections.abc import Sequence
 from numbers import Integral
@@ -11,17 +10,17 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.model_selection import GroupKFold, KFold, check_cv
 from sklearn.utils import _safe_indexing, check_random_state, indexable
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from prerank.calibration import PreRank
 from prerank.estimator.foldmodels import Index, fitted_models
 from prerank.estimator.mixed import equal_mixture, side_by_side
-from prerank.estimator.plans import Fold, Outside, Plan, held_out, single
+from prerank.estimator.plans import Outside, Plan, folds_by, held_out, single
 from prerank.estimator.predictions import (
     as_forecast,
     cells_of,
+    drawn_values,
     inmost,
     observed_for,
     predict_distribution,
@@ -31,9 +30,9 @@ from prerank.estimator.predictions import (
 from prerank.estimator.regressor import MixtureRegressor
 from prerank.estimator.scorers import LogLikelihood
 from prerank.estimator.storing import read_parts, write_parts
-from prerank.forecast import Ensemble, Forecast, equally_weighted_draws, require_whole
+from prerank.forecast import Ensemble, Forecast, require_whole
 from prerank.randomness import numpy_generator
-from prerank.recalibration import Recalibrator
+from prerank.recalibration import Recalibrator, Tilted
 from prerank.wording import counted
 
 _FEWEST = 10  # held-out rows from which anything is learnt
@@ -62,7 +61,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     * True: one in five folds is held out. Four of the others each stop a model that is trained on the rest; forecasts are
       the equal mixture of all, and their correction is learnt on the folds that none saw. Ten folds, which test every row
-      once, train on 70 % of the rows. At least three are needed, and fewer than six make a model less than folds.
+      once, train on 70 % of the rows. At least three are needed; of fewer than six there is a model less than folds.
     * False: one model of all rows. The correction is learnt from models of the folds, each by the rows that it has not seen;
       they are fitted on fewer rows than the one that is corrected. K folds cost K + 1 models.
     * "auto": True where the folds allow it and there are at least 100 rows, else False, as for `TimeSeriesSplit`: rows that
@@ -144,16 +143,16 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         forecast = _mixture(self.models_, X)
         if self.recalibrator_ is None:
             return forecast
-        return _named(self.recalibrator_.transform(forecast), _identifiers(X))
+        corrected = self.recalibrator_.transform(forecast)
+        # draws of a tilt are keyed by what is in a row, and not by where it stands
+        return corrected.named(_identifiers(X)) if isinstance(corrected, Tilted) else corrected
 
     def predict(self, X: Any) -> Any:
         """Mean of the corrected forecast, (N, D), or (N,) if y had one axis; a frame if y was one."""
         forecast = self.predict_distribution(X)
         mean = forecast.mean.cpu().numpy()
-        cells = cells_of(self)
-        if cells is not None and not isinstance(forecast, Ensemble):
-            drawn = equally_weighted_draws(forecast, _FOR_THE_MEAN, case_ids=_identifiers(X)).members.cpu().numpy()
-            mean = cells.snapped(drawn).mean(1)
+        if cells_of(self) is not None and not isinstance(forecast, Ensemble):
+            mean = drawn_values(self, forecast, _FOR_THE_MEAN, 0, _identifiers(X)).mean(1)
         if self.target_names_ is not None:
             return pd.DataFrame(mean, index=getattr(X, "index", None), columns=self.target_names_)
         return mean[:, 0] if self._one_axis else mean
@@ -167,10 +166,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         n_draws = require_whole(n_draws, "n_draws")
         if isinstance(forecast, Ensemble):
             raise TypeError("an ensemble that is not dressed has no draws but its members; see predict_distribution")
-        ids = torch.arange(forecast.batch_shape[-1])
-        drawn = equally_weighted_draws(forecast, n_draws, seed, case_ids=ids).members.cpu().numpy()
-        cells = cells_of(self)
-        return drawn if cells is None else cells.snapped(drawn)
+        return drawn_values(self, forecast, n_draws, seed, torch.arange(forecast.batch_shape[-1]))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors.
@@ -233,7 +229,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if not isinstance(self.ensemble, bool) and self.ensemble != "auto":
             raise ValueError(f'ensemble={self.ensemble!r}: True, False or "auto"')
         n_rows = len(data.y)
-        folds = self._folds(data, seed)
+        folds = folds_by(self.cv, data.x, data.y, data.groups, seed)
         tested = np.bincount(np.concatenate([fold.test for fold in folds]), minlength=n_rows)
         once = bool((tested == 1).all())
         if (tested > 1).any():
@@ -250,18 +246,6 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             self.ensemble == "auto" and once and len(folds) > 2 and n_rows >= _FOR_A_POOL
         )
         return held_out(folds) if pooled else single(folds, n_rows)
-
-    def _folds(self, data: Data, seed: int) -> list[Fold]:
-        cv = self.cv
-        if isinstance(cv, Integral) and not isinstance(cv, bool):
-            n_splits = require_whole(cv, "cv", at_least=2)
-            grouped = data.groups is not None
-            cv = GroupKFold(n_splits) if grouped else KFold(n_splits, shuffle=True, random_state=seed & 0x7FFFFFFF)
-        splitter = check_cv(cv)
-        with warnings.catch_warnings():
-            # groups serve the recalibrator's blocks too, so a splitter without use for them is nothing to warn of
-            warnings.filterwarnings("ignore", message="The groups parameter is ignored")
-            return [Fold(train, test) for train, test in splitter.split(data.x, data.y, data.groups)]
 
     def _at_most(self, outside: Sequence[Outside], seed: int) -> list[Outside]:
         """No more held-out rows than are wanted, chosen by seed."""
@@ -324,14 +308,3 @@ def _identifiers(X: Any) -> torch.Tensor:
     """Identifiers (N,) of rows by what is in them: equal rows have equal forecasts, wherever they stand."""
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
     return torch.from_numpy(pd.util.hash_pandas_object(frame, index=False).to_numpy().view(np.int64).copy())
-
-
-def _named(forecast: Forecast, identifiers: torch.Tensor) -> Forecast:
-    """The forecast with identifiers for its cases, where it computes by draws that are keyed by them."""
-    if not hasattr(forecast, "case_ids"):
-        return forecast
-    named = copy.copy(forecast)
-    named.case_ids = identifiers
-    if hasattr(named, "base"):
-        named.base = _named(named.base, identifiers)
-    return named

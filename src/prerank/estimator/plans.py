@@ -4,12 +4,16 @@ A plan is made of the test parts of folds. What the correction is learnt from is
 applied to, of rows that had no part in it: neither in training nor in early stopping.
 """
 
+import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.model_selection import GroupKFold, KFold, check_cv
 
 from prerank.estimator.foldmodels import Index, Job
+from prerank.forecast import require_whole
 
 HELD_OUT = 5
 """One in so many folds is held out of a pool."""
@@ -22,6 +26,18 @@ class Fold(NamedTuple):
 
     train: Index
     test: Index
+
+
+def folds_by(cv: Any, X: Any, y: Any, groups: Any, seed: int) -> list[Fold]:
+    """The folds of a number, shuffled, or by groups if there are some, or of a splitter of scikit-learn's."""
+    if isinstance(cv, Integral) and not isinstance(cv, bool):
+        n_splits = require_whole(cv, "cv", at_least=2)
+        grouped = groups is not None
+        cv = GroupKFold(n_splits) if grouped else KFold(n_splits, shuffle=True, random_state=seed & 0x7FFFFFFF)
+    with warnings.catch_warnings():
+        # groups serve the recalibrator's blocks too, so a splitter without use for them is nothing to warn of
+        warnings.filterwarnings("ignore", message="The groups parameter is ignored")
+        return [Fold(train, test) for train, test in check_cv(cv).split(X, y, groups)]
 
 
 class Outside(NamedTuple):

@@ -9,6 +9,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
+from torch.distributions import Distribution
 
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, as_ensemble, equally_weighted_draws, require_whole
 from prerank.recalibration import marginal_quantiles
@@ -63,6 +64,15 @@ def cells_of(estimator: Any) -> Any:
     return found if found is not None and found.has_atoms else None
 
 
+def drawn_values(
+    estimator: Any, forecast: Distribution, n_draws: int, seed: int, case_ids: Tensor | None = None
+) -> np.ndarray:
+    """Equally weighted draws (N, M, D) of an estimator's forecast; targets with atoms have values of theirs."""
+    drawn = equally_weighted_draws(forecast, n_draws, seed, case_ids=case_ids).members.cpu().numpy()
+    cells = cells_of(estimator)
+    return drawn if cells is None else cells.snapped(drawn)
+
+
 def require_targets(estimator: Any, y: Any) -> None:
     """Refuse a fit without targets, in scikit-learn's words."""
     if y is None:
@@ -90,10 +100,8 @@ def sample(estimator: Any, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndar
     """Equally weighted draws (N, M, D) of a fitted estimator's joint forecast; targets with atoms have values of theirs."""
     forecast = predict_distribution(estimator, X)
     n_draws = require_whole(n_draws, "n_draws")
-    if isinstance(forecast, torch.distributions.Distribution):
-        drawn = equally_weighted_draws(forecast, n_draws, seed, case_ids=None).members.cpu().numpy()
-        cells = cells_of(estimator)
-        return drawn if cells is None else cells.snapped(drawn)
+    if isinstance(forecast, Distribution):
+        return drawn_values(estimator, forecast, n_draws, seed)
     raise TypeError(
         f"the forecast is an ensemble of {as_ensemble(forecast).n_members} members, which are its draws; use its members"
     )
@@ -112,7 +120,7 @@ def predict_quantiles(
         raise ValueError(f"levels={levels!r}: a list of probabilities between 0 and 1, such as (0.05, 0.5, 0.95)")
     if isinstance(forecast, GaussianMixture):
         return marginal_quantiles(forecast, torch.as_tensor(wanted)).cpu().numpy()
-    if isinstance(forecast, torch.distributions.Distribution):
+    if isinstance(forecast, Distribution):
         forecast = equally_weighted_draws(forecast, require_whole(n_draws, "n_draws"), seed)
     if forecast.weights is not None:
         raise TypeError("quantiles of a weighted ensemble are not defined here; resample its members first")

@@ -41,8 +41,7 @@ class LogLikelihood:
         cells = cells_of(estimator)
         if cells is None or isinstance(forecast, Ensemble):
             return _mean(-nll(observed, forecast), weights)  # type: ignore[arg-type]
-        values = np.asarray(y, dtype=np.float64)
-        return _mean(cells.log_likelihood(values[:, None] if values.ndim == 1 else values, forecast), weights)
+        return _mean(cells.log_likelihood(observed_for(y, forecast).cpu().numpy(), forecast), weights)
 
 
 @dataclass(frozen=True)

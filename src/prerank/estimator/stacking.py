@@ -1,17 +1,18 @@
 """Features, and beside them what models of single targets say: trees find what a network of few rows does not."""
 
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.model_selection import GroupKFold, KFold, check_cv
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
 
 from prerank.estimator.foldmodels import seeded_copy
-from prerank.forecast import require_whole
+from prerank.estimator.plans import folds_by
+from prerank.estimator.predictions import require_targets
 
 Array = NDArray[np.float64]
 
@@ -57,10 +58,7 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
         Rows of a group, as `groups` (N,) label them, are in one fold. `sample_weight` (N,) goes to the models.
         """
         features = validate_data(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, dtype=np.float64)
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None; give targets to fit"
-            )
+        require_targets(self, y)
         targets = np.asarray(y, dtype=np.float64)
         targets = targets[:, None] if targets.ndim == 1 else targets
         if targets.ndim != 2 or len(targets) != len(features):
@@ -76,7 +74,8 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
             weights = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         predicted, self.models_ = np.full(targets.shape, np.nan), []
-        for fold, (train, test) in enumerate(self._folds(seed, features, targets, groups)):
+        cv = min(self.cv, len(features)) if isinstance(self.cv, Integral) else self.cv
+        for fold, (train, test) in enumerate(folds_by(cv, features, targets, groups, seed)):
             models = [
                 self._fitted(
                     seed + 1000 * fold + d, features[train], column, None if weights is None else weights[train]
@@ -110,15 +109,8 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = self.estimator is None or get_tags(self.estimator).input_tags.allow_nan
         return tags
 
-    def _folds(self, seed: int, features: Array, targets: Array, groups: Any) -> list[tuple[Any, Any]]:
-        cv = self.cv
-        if isinstance(cv, int) and not isinstance(cv, bool):
-            n_splits = min(require_whole(cv, "cv", at_least=2), len(features))
-            cv = GroupKFold(n_splits) if groups is not None else KFold(n_splits, shuffle=True, random_state=seed)
-        return list(check_cv(cv).split(features, targets, groups))
-
     def _fitted(self, seed: int, features: Array, target: Array, weights: Array | None) -> Any:
-        plain = HistGradientBoostingRegressor() if self.estimator is None else clone(self.estimator)
+        plain = HistGradientBoostingRegressor() if self.estimator is None else self.estimator
         model = seeded_copy(plain, seed & 0x7FFFFFFF)
         return model.fit(features, target) if weights is None else model.fit(features, target, sample_weight=weights)
 
