@@ -37,6 +37,8 @@ DATASETS = (
     *("households", "air", "births1", "births2", "wage", "scm20d", "wq", "scpf"),
     *("meps21", "house", "bio", "blogdata", "calcofi", "ansur2", "taxi"),
 )
+LONG = ("calcofi", "blogdata", "scm20d", "meps21", "bio", "house")
+"""What takes longest is begun first."""
 
 Method = Callable[[int, str | None], Any]
 
@@ -98,7 +100,10 @@ def row_of(name: str, seed: int, method: str, options: argparse.Namespace, deadl
     task = task_of(name, seed, options.rows)
     model, seconds = fitted(method, task, options.device)
     about = {"dataset": name, "seed": seed, "method": method, "seconds": seconds, "device": options.device or "cpu"}
-    return {**about, "threads": torch.get_num_threads(), **in_values(task, model)}
+    found = {**about, "threads": torch.get_num_threads(), **in_values(task, model)}
+    if torch.device(options.device or "cpu").type == "cuda":
+        torch.cuda.empty_cache()  # other processes share the GPU
+    return found
 
 
 def run(options: argparse.Namespace) -> None:
@@ -107,9 +112,9 @@ def run(options: argparse.Namespace) -> None:
     there = {(row["dataset"], row["seed"], row["method"]) for row in known(options.out)}
     left = [
         (name, seed, method)
+        for name in sorted(options.datasets or DATASETS, key=lambda name: (*LONG, name).index(name))
+        for method in reversed(options.methods)
         for seed in options.seeds
-        for name in options.datasets or DATASETS
-        for method in options.methods
         if (name, seed, method) not in there
     ]
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:

@@ -195,7 +195,10 @@ def work(cell: tuple[str, int, int, int], device: str, deadline: float) -> dict[
         return None
     error, n_cal, n_targets, seed = cell
     about = {"error": error, "n_cal": n_cal, "targets": n_targets, "seed": seed}
-    return about | repetition(error, n_cal, n_targets, seed, device)
+    found = about | repetition(error, n_cal, n_targets, seed, device)
+    if torch.device(device).type == "cuda":
+        torch.cuda.empty_cache()  # other processes share the GPU
+    return found
 
 
 def cost(device: str) -> None:

@@ -3,7 +3,8 @@
     python benchmarks/recalibration_real.py [DATASETS] [--device cuda] [--workers 8] [--out FOLDER] [--seconds 500]
 
 Networks are trained as in the benchmark (its splits, seeds and settings), corrections are fitted on the calibration rows and
-judged on up to 1,024 test rows by plain ranks among 200 equally weighted draws. FOLDER/records.jsonl gets a line for every
+judged on up to 1,024 test rows by plain ranks among 200 equally weighted draws. A likelihood is of cells for targets with
+atoms, and a density for others. FOLDER/records.jsonl gets a line for every
 dataset, seed and method; lines that are there are not computed again, and weights of plain networks are kept in
 FOLDER/models. `benchmarks/recalibration_tables.py` makes the tables.
 """
@@ -24,9 +25,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from other_bases import BASES, basis
 from prerank import Ensemble, GaussianMixture, Recalibrator, energy_score, paper_preranks, pce, pce_test, projected_pit
 from prerank.data import load, published_order, split
 from prerank.data.splitting import PAPER_SEEDS
+from prerank.estimator.dequantising import Dequantiser
 from prerank.forecast import Forecast, equally_weighted_draws
 from prerank.recalibration import (
     Affine,
@@ -79,7 +82,10 @@ def steps_of(pool: int) -> dict[str, list[Step]]:
 
 
 CORE = ("affine", "affine + tilt", "affine + tilt + tilt")
-VARIANTS = tuple(name for name in steps_of(1) if name not in CORE)
+VARIANTS = (
+    *(name for name in steps_of(1) if name not in CORE),
+    *(f"{method}, {name}" for name in BASES for method in CORE[1:]),
+)
 RIVALS: dict[str, Callable[[int], Any]] = {
     "ECC": lambda seed: EnsembleCopulaCoupling(n_draws=DRAWS, seed=seed),
     "Schaake shuffle": lambda seed: SchaakeShuffle(n_draws=DRAWS, seed=seed),
@@ -184,8 +190,8 @@ def plain_forecast(dataset: str, seed: int, out: Path, x: Tensor, n_targets: int
 
 def judge_penalties(dataset: str, out: Path, device: str, budget: Budget, deadline: float) -> None:
     """Networks with a penalty on one pre-rank, each judged by its own, and with one on all of them."""
-    folder, test = Folder(out), {seed: parts_of(dataset, seed, device)["test"] for seed in PAPER_SEEDS}
-    preranks = paper_preranks(test[PAPER_SEEDS[0]].y.shape[-1])
+    folder, rows = Folder(out), {seed: parts_of(dataset, seed, device) for seed in PAPER_SEEDS}
+    preranks = paper_preranks(rows[PAPER_SEEDS[0]]["test"].y.shape[-1])
     kinds = {"penalty on all": preranks}
     if dataset not in LONG:
         kinds |= {f"penalty on {item.name}": (item,) for item in preranks}
@@ -197,12 +203,18 @@ def judge_penalties(dataset: str, out: Path, device: str, budget: Budget, deadli
         method = list(kinds)[place // len(PAPER_SEEDS)]
         if method in folder.done(dataset, run.seed):
             continue
-        x, y = test[run.seed]
+        x, y = rows[run.seed]["test"]
         law = fitted.forecast(x, [place])
         law = GaussianMixture(law.logits[0], law.loc[0], law.scale_tril[0])
         plain = plain_forecast(dataset, run.seed, out, x, y.shape[-1])
-        found = judged(law, plain, y, 0, kinds[method], budget)
+        found = judged(law, plain, y, 0, kinds[method], budget, cells_of(rows[run.seed]))
         folder.add({"dataset": dataset, "seed": run.seed, "method": method, **found})
+
+
+def cells_of(rows: dict[str, Rows]) -> Dequantiser:
+    """What the targets of all rows but the test rows say of their atoms."""
+    known = torch.cat([rows[name].y for name in ("train", "validation", "calibration")])
+    return Dequantiser.of(known.double().cpu().numpy())
 
 
 def _paired(after: Tensor, before: Tensor) -> list[float]:
@@ -213,7 +225,7 @@ def _paired(after: Tensor, before: Tensor) -> list[float]:
 
 @torch.no_grad()
 def judged(
-    law: Forecast, plain: GaussianMixture, y: Tensor, n_cal: int, preranks: Any, budget: Budget
+    law: Forecast, plain: GaussianMixture, y: Tensor, n_cal: int, preranks: Any, budget: Budget, cells: Dequantiser
 ) -> dict[str, Any]:
     """PCE and p-value of every pre-rank, of the old density's HDR, and scores next to those of the plain network."""
     started = time.perf_counter()
@@ -232,8 +244,10 @@ def judged(
     after = energy_score(y, Ensemble(members))
     row["energy score"], row["energy score change"] = float(after.mean()), _paired(after, before)
     if not isinstance(law, Ensemble):
-        nll = -law.log_prob(y).double()
-        row["nll"], row["nll change"] = float(nll.mean()), _paired(nll, -plain.log_prob(y))
+        observed = y.double().cpu().numpy()
+        nll, nll_before = (-cells.log_likelihood(observed, each) for each in (law, plain))
+        row["nll"], row["nll change"] = float(nll.double().mean()), _paired(nll, nll_before)
+        row["nll of cells"] = cells.has_atoms
         if hasattr(law, "log_normaliser_error"):
             row["nll Monte Carlo error"] = float(law.log_normaliser_error.mean())
             row["effective share"] = float(law.effective_size.mean()) / law.pool
@@ -256,26 +270,34 @@ def judge(dataset: str, seed: int, out: Path, device: str, budget: Budget, deadl
     rows = parts_of(dataset, seed, device)
     n_targets = rows["test"].y.shape[-1]
     fit_on, new = (plain_forecast(dataset, seed, out, rows[name].x, n_targets) for name in ("calibration", "test"))
-    y, n_cal = rows["calibration"].y, len(rows["calibration"].y)
+    y, n_cal, cells = rows["calibration"].y, len(rows["calibration"].y), cells_of(rows)
     for method in left:
         if time.time() > deadline:
             raise TimeIsUp
         about: dict[str, Any] = {"dataset": dataset, "seed": seed, "method": method}
         started = time.perf_counter()
+        steps, of = _variant(method)
         try:
-            law: Forecast = new
-            if method in RIVALS:
-                law = RIVALS[method](seed).fit(fit_on, y).transform(new)
-            elif method != "plain":
-                recalibrator = Recalibrator(steps=steps_of(budget.pool)[method], seed=seed).fit(fit_on, y)
-                law = recalibrator.transform(new)
-                about |= {"changed": recalibrator.changed_, "summary": recalibrator.summary()}
-            _wait(device)
-            about["seconds"] = time.perf_counter() - started
-            found = judged(law, new, rows["test"].y, n_cal, paper_preranks(n_targets), budget)
+            with basis(of):
+                law: Forecast = new
+                if method in RIVALS:
+                    law = RIVALS[method](seed).fit(fit_on, y).transform(new)
+                elif method != "plain":
+                    recalibrator = Recalibrator(steps=steps_of(budget.pool)[steps], seed=seed).fit(fit_on, y)
+                    law = recalibrator.transform(new)
+                    about |= {"changed": recalibrator.changed_, "summary": recalibrator.summary()}
+                _wait(device)
+                about["seconds"] = time.perf_counter() - started
+                found = judged(law, new, rows["test"].y, n_cal, paper_preranks(n_targets), budget, cells)
         except (ValueError, TypeError, RuntimeError) as failure:
             found = {"failed": f"{type(failure).__name__}: {failure}"[:500]}
         folder.add(about | found)
+
+
+def _variant(method: str) -> tuple[str, str | None]:
+    """The name of its steps, and of the functions that its tilts are made of (None: those of the library)."""
+    steps, _, of = method.rpartition(", ")
+    return (steps, of) if of in BASES else (method, None)
 
 
 def _wait(device: str) -> None:
@@ -370,6 +392,9 @@ def run(
         return ""
     except (RuntimeError, ValueError) as failure:  # one task's trouble must not cost the others
         return f"{task} {arguments}: {type(failure).__name__} {failure}"[:300]
+    finally:
+        if torch.device(device).type == "cuda":
+            torch.cuda.empty_cache()  # other processes share the GPU
     name = getattr(task, "__name__", None) or f"judge {getattr(task, 'keywords', '')}"
     return f"{name} {arguments}: {time.time() - started:.1f} s"
 

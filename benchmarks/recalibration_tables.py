@@ -71,7 +71,7 @@ def score_table(records: list[dict]) -> pd.DataFrame:
         row = {"dataset": item["dataset"], "method": item["method"], "energy score": item["energy score"]}
         row |= {"change %": 100 * change / before, "error": 100 * error / before, "seconds": item.get("seconds")}
         row |= {"effective share": item.get("effective share"), "changed": item.get("changed")}
-        if "nll" in item and item["dataset"] not in ATOMS:
+        if "nll" in item and ("nll of cells" in item or item["dataset"] not in ATOMS):
             row |= {"NLL": item["nll"], "NLL change": item["nll change"][0], "NLL error": item["nll change"][1]}
             row["NLL Monte Carlo error"] = item.get("nll Monte Carlo error", 0.0)
         rows.append(row)

@@ -301,7 +301,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         likelihood = np.empty(len(X))
         for rows, law in self._forecasts(X, N_DRAWS if self.dequantiser_.has_atoms else 1):
-            likelihood[rows] = self.dequantiser_.log_likelihood(targets[rows], law).cpu().numpy()
+            likelihood[rows] = self.dequantiser_.log_likelihood(targets[rows], law, rows.start).cpu().numpy()
         return float(np.average(likelihood, weights=weights))
 
     def save(self, path: Path | str) -> None:
