@@ -61,8 +61,8 @@ def one(name: str, seed: int, share: float) -> dict[str, Any]:
     return row | {"energy score": found["energy score"], "cells": np.mean(ratios <= 1.25)}
 
 
-def table(frame: pd.DataFrame) -> str:
-    """By half and share: NLL per target and log energy score against the whole cell, their sum, and calibration."""
+def compared(frame: pd.DataFrame) -> pd.DataFrame:
+    """NLL per target and log energy score against the whole cell, and their sum, the index of the estimator's settings."""
     whole = frame[frame["share"] == 1.0].set_index(["dataset", "seed"])
     own = pd.MultiIndex.from_frame(frame[["dataset", "seed"]])
     frame = frame.assign(
@@ -70,10 +70,14 @@ def table(frame: pd.DataFrame) -> str:
         energy=np.log(frame["energy score"] / whole["energy score"].reindex(own).to_numpy()),
         half=np.where(frame["dataset"].isin(CHOOSING), "choosing", "reported"),
     )
-    frame["index"] = frame["nll"] + frame["energy"]
-    parts = []
+    return frame.assign(index=frame["nll"] + frame["energy"])
+
+
+def table(frame: pd.DataFrame) -> str:
+    """By half and share, and by dataset and share."""
+    frame, parts = compared(frame), []
     for by in (["half", "share"], ["dataset", "share"]):
-        parts.append(markdown(frame.groupby(by, sort=False)[["nll", "energy", "index", "cells"]].mean().reset_index()))
+        parts.append(markdown(frame.groupby(by)[["nll", "energy", "index", "cells"]].mean().reset_index()))
     return "\n\n".join(parts)
 
 

@@ -1,7 +1,7 @@
 """Targets with atoms: which values they are, the cell of each, and how a number goes to its value.
 
 A density has no finite maximum where values repeat: a component can sit on an atom and shrink. A target on a grid is
-therefore spread evenly over the cells of its values, and a likelihood is that of a cell.
+therefore spread over the cells of its values, and a likelihood is that of a cell.
 """
 
 from collections.abc import Mapping

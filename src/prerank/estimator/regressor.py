@@ -277,7 +277,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
 
     @by_the_calibrated
     def dequantised(self, y: Any, seed: int = 0) -> np.ndarray:
-        """y (N, D) or (N,) with atoms spread evenly over their cells, as `predict_distribution` forecasts them.
+        """y (N, D) or (N,) with atoms spread over the middle of their cells, as `predict_distribution` forecasts them.
 
         What is spread depends on the seed and the row's position. Continuous targets stay as they are.
         """

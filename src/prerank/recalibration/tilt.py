@@ -19,6 +19,7 @@ from prerank.wording import counted
 
 N_BINS = 20
 _FIRST_LOOK = 600  # draws of a pool
+_WORTH = 400  # independent draws that a pool must be worth: with few, a second tilt learns what its pool lacks
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Tilt:
             path = self._path(pits, held_out)
             if path.choice is None:
                 return self._judged(law, held_out, old, pits, path)
+            law = law.with_pool(law.pool_worth(_WORTH))
             law.keep_pool()  # which the guard needs again
         pits = self.points(law, held_out, old)
         return self._judged(law, held_out, old, pits, self._path(pits, held_out))

@@ -99,7 +99,11 @@ class Tilted(Distribution):
 
     def with_pool(self, pool: int) -> "Tilted":
         """The same forecast, computed with another number of draws."""
-        return Tilted(self.base, self.pits, self.theta, pool, self.case_ids, self.share)
+        return self if pool == self.pool else Tilted(self.base, self.pits, self.theta, pool, self.case_ids, self.share)
+
+    def pool_worth(self, n_draws: int) -> int:
+        """How many draws of the root are worth so many independent ones: `pool` at least, and ten times as many at most."""
+        return max(self.pool, min(math.ceil(n_draws / self.share), LARGEST_POOL * self.pool))
 
     def log_weights(self, points: Tensor) -> Tensor:
         """The exponent of the tilt, of all tilts, at points (N, P, D): (N, P)."""
@@ -154,8 +158,7 @@ class Tilted(Distribution):
     ) -> Ensemble:
         """Equally weighted draws (N, M, D), resampled from a pool."""
         ids = self.case_ids if case_ids is None else case_ids.cpu()
-        wanted = math.ceil(POOL_PER_DRAW * n_draws / self.share)
-        n_points = max(self.pool, POOL_PER_DRAW * n_draws, min(wanted, LARGEST_POOL * self.pool))
+        n_points = max(POOL_PER_DRAW * n_draws, self.pool_worth(POOL_PER_DRAW * n_draws))
         drawn = []
         for cases, part in self._parts(n_points, None):
             # PITs are learnt under the forecast's own identifiers, whatever names the draws are asked for by
