@@ -12,13 +12,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 EVERY_MS = 200
+MPS = "nvidia-cuda-mps-control"
 
 
 class Taken(NamedTuple):
@@ -158,6 +159,31 @@ def end(process: subprocess.Popen[Any]) -> None:
     process.wait()
 
 
+@contextmanager
+def shared_gpu(folder: Path, wanted: bool) -> Iterator[bool]:
+    """Let processes share the GPU at the same time (CUDA's Multi-Process Service) inside; says whether they do."""
+    if not wanted or shutil.which(MPS) is None:
+        yield False
+        return
+    places = {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(folder / "log")}
+    for place in places.values():
+        Path(place).mkdir(parents=True, exist_ok=True)
+    env = os.environ | places
+    started = subprocess.run([MPS, "-d"], env=env, check=False).returncode == 0
+    probe = [sys.executable, "-c", "import torch; torch.ones(1, device='cuda').sum().item()"]
+    works = started and subprocess.run(probe, env=env, check=False, timeout=60).returncode == 0
+    before = dict(os.environ)
+    if works:
+        os.environ.update(places)
+    try:
+        yield works
+    finally:
+        if started:
+            subprocess.run([MPS], input="quit\n", text=True, env=env, check=False, timeout=30)
+        os.environ.clear()
+        os.environ.update(before)
+
+
 def facts() -> dict[str, Any]:
     """The machine: processor, cores, memory, GPU, driver, versions."""
     import torch
@@ -170,7 +196,7 @@ def facts() -> dict[str, Any]:
         "system": platform.release(),
         "python": sys.version.split()[0],
         "torch": torch.__version__,
-        "mps": shutil.which("nvidia-cuda-mps-control"),
+        "mps": shutil.which(MPS) is not None,
     }
     try:
         import triton

@@ -1,6 +1,6 @@
 """The whole study on one GPU, in parts that may be cut off at any time and gone on with: times, memory, and comparisons.
 
-    python benchmarks/whole_study.py exact --seconds 560 --out OUT          # 15 datasets, from an empty compile cache
+    python benchmarks/whole_study.py exact --mps --processes 8 --out OUT    # 15 datasets, from an empty compile cache
     python benchmarks/whole_study.py published --seconds 560 --out OUT      # the other protocol, into the same results
     python benchmarks/whole_study.py turn old kills --old TREE --seconds 560 --out OUT
     python benchmarks/whole_study.py timings --seconds 560 --out OUT        # steps by pre-rank, 100 and 1,000 draws
@@ -23,6 +23,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from study_files import compared, pack, seconds_of, unpack
-from watching import descendants, facts, watched
+from watching import descendants, facts, shared_gpu, watched
 
 FIVE = ("wage", "house", "households", "air", "scm20d")
 KILLED = ("wage", "households")
@@ -100,7 +101,7 @@ class Study:
     def __init__(self, work: Path, trial: Job | None, seconds: float, processes: int, device: str) -> None:
         self.work, self.end = work, time.monotonic() + seconds
         base = Job("", None, device=device) if trial is None else replace(trial, device=device)
-        self.base, self.processes = base, processes
+        self.base, self.processes, self.mps = base, processes, False
         self.path = work / "whole_study.json"
         self.record: dict[str, Any] = json.loads(self.path.read_text()) if self.path.exists() else {}
 
@@ -137,7 +138,8 @@ class Study:
         cached = sum(1 for _ in cache.rglob("*") if _.is_file()) if cache.exists() else 0
         taken = watched(command, self.left, self.work / "logs" / f"{name}.log", env, until)
         fleets = sorted(path.parent.name for path in Path(job.out).glob("fleets/*/fleet.json"))
-        part["calls"].append(taken._asdict() | {"files_in_cache_before": cached, "fleets": len(fleets)})
+        about = {"files_in_cache_before": cached, "fleets": len(fleets), "beside": job.processes, "mps": self.mps}
+        part["calls"].append(taken._asdict() | about)
         done = taken.returncode == 0
         print(f"{name}: {taken.seconds:.0f} s, {len(fleets)} fleets{'' if done else ', not finished'}", flush=True)
         self.keep()
@@ -272,6 +274,7 @@ def main() -> int:
     parser.add_argument("--old", type=Path, help="the root of another revision's tree")
     parser.add_argument("--seconds", type=float, default=560.0)
     parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument("--mps", action="store_true", help="let the processes of a grid share the GPU at the same time")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--trial", help="a Job as JSON, for a small grid")
     parser.add_argument("--job", help="used by the script itself")
@@ -290,7 +293,10 @@ def main() -> int:
         if study.finished(name) or study.left < 0:
             continue
         if name in ("exact", "published"):
-            study.grid(name, here)
+            # for the grid alone: a client that is killed may take the others with it
+            with shared_gpu(Path(tempfile.mkdtemp()), given.mps) as study.mps:
+                study.grid(name, here)
+            study.mps = False
         elif name == "old":
             study.old((given.old or here).resolve())
         else:

@@ -1,6 +1,7 @@
 """The script that runs the whole study: what it kills, what it compares, what it brings back, and that it can be resumed."""
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -45,6 +46,34 @@ def test_lines_of_the_device_are_read_and_others_passed_over(script):
     watching = script("watching")
     lines = ["utilization.gpu [%], memory.used [MiB]", "97, 5123", "", "[N/A], 12", "3"]
     assert [watching.parsed(line) for line in lines] == [None, (97.0, 5123.0), None, None, None]
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_processes_share_a_gpu_where_the_service_works_and_it_ends_with_them(script, tmp_path, monkeypatch, works):
+    """What it is asked to do, by a program that stands for it, and one that stands for the attempt to use the GPU."""
+    watching, asked = script("watching"), []
+
+    def run(command, env, input=None, **more):
+        asked.append((Path(command[0]).name, input))
+        assert env["CUDA_MPS_PIPE_DIRECTORY"] == str(tmp_path / "pipe")
+        return type("Ended", (), {"returncode": 0 if command[0] == watching.MPS or works else 1})
+
+    monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+    monkeypatch.setattr(watching.subprocess, "run", run)
+    monkeypatch.setattr(watching.shutil, "which", lambda name: name)
+    with watching.shared_gpu(tmp_path, True) as shared:
+        assert shared == works
+        assert os.environ.get("CUDA_MPS_PIPE_DIRECTORY") == (str(tmp_path / "pipe") if works else None)
+    assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
+    service = watching.MPS
+    assert asked == [(service, None), (Path(sys.executable).name, None), (service, "quit\n")]
+    asked.clear()
+    with watching.shared_gpu(tmp_path, False) as shared:
+        assert not shared
+    monkeypatch.setattr(watching.shutil, "which", lambda name: None)
+    with watching.shared_gpu(tmp_path, True) as shared:
+        assert not shared
+    assert asked == []
 
 
 def test_results_are_compared_number_by_number(script, make, kept, tmp_path):
