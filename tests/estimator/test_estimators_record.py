@@ -33,3 +33,20 @@ def test_the_table_beside_the_records_is_made_from_them(benchmark: ModuleType) -
 def test_the_decision_shows_recorded_energy_scores(benchmark: ModuleType) -> None:
     page = (ROOT / "docs" / "decisions" / "30-stacking.md").read_text(encoding="utf-8")
     assert benchmark.wide(pd.DataFrame(benchmark.known(RECORD)), "energy score") in page
+
+
+def test_the_decision_shows_the_recorded_summary_and_what_it_says_of_it_holds(benchmark: ModuleType) -> None:
+    page = (ROOT / "docs" / "decisions" / "30-stacking.md").read_text(encoding="utf-8")
+    record = pd.DataFrame(benchmark.known(RECORD))
+    assert len(record) == len(record.drop_duplicates(["dataset", "seed", "method"])) == 15 * 5 * len(benchmark.METHODS)
+    found = benchmark.summarised(record)
+    assert benchmark.markdown(found.reset_index()) in page
+    ours = found.index.str.startswith("ours, stacked")
+    assert found.loc[ours, "best or within noise"].min() > found.loc[~ours, "best or within noise"].max()
+    others = ~found.index.str.startswith("ours")
+    assert (
+        found.loc[found.index.str.endswith("calibrated"), "cells within 1.25"].min()
+        > found.loc[others, "cells within 1.25"].max()
+    )
+    scores = record.pivot_table(index="dataset", columns="method", values="energy score")
+    assert set(scores.index[scores.idxmin(axis=1) == "forest weights"]) == {"births2", "wq", "scpf", "meps21"}
