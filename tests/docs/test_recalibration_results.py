@@ -87,6 +87,44 @@ def test_no_correction_of_a_calibrated_forecast_costs_more_than_it_may():
             assert sum(row["changed"] for row in own) / len(own) <= 0.2
 
 
+def _shares(name, groups):
+    """Shares of fits that change something, by what `groups` names and by the number of targets."""
+    rows = [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+    found = {}
+    for row in rows:
+        found.setdefault(tuple(row[group] for group in groups), {}).setdefault(row["targets"], []).append(
+            row["changed"]
+        )
+    assert all(set(own) == {2, 6, 16} for own in found.values())
+    return {group: {d: sum(each) / len(each) for d, each in own.items()} for group, own in found.items()}, len(rows)
+
+
+def test_the_page_says_how_often_something_is_changed():
+    said = " ".join(PAGE.split())
+    shares, n_rows = _shares("harmless", ["n_cal"])
+    left = [1 - share for own in shares.values() for share in own.values()]
+    assert n_rows == 9 * 200
+    assert f"left as they are in {100 * min(left):.0f} to {100 * max(left):.0f} % of 200 repetitions each" in said
+    rows = [json.loads(line) for line in (FOLDER / "harmless.jsonl").read_text(encoding="utf-8").splitlines()]
+    for n_cal, d in ((n, d) for n in (200, 600, 2000) for d in (2, 6, 16)):
+        own = [row for row in rows if (row["n_cal"], row["targets"]) == (n_cal, d)]
+        assert sum(row["nll loss"] for row in own) / len(own) / d < 0.001
+        ratios = {name: sum(row[name] for row in own) / len(own) for name in own[0] if name.endswith(" after")}
+        assert max(ratios.values()) <= 1
+    shares, n_rows = _shares("power", ["error", "n_cal"])
+    assert n_rows == 27 * 40
+    for error, words in {
+        "small bias": "means too low by 0.1 standard deviations",
+        "small spread": "spread 10 % too small",
+        "small correlation": "correlation of 0.3 where it is 0.4",
+    }.items():
+        cells = []
+        for n_cal in (200, 600, 2000):
+            low, high = min(shares[error, n_cal].values()), max(shares[error, n_cal].values())
+            cells.append("100 %" if low == 1 else f"{100 * low:.0f} to {100 * high:.0f} %")
+        assert f"| {words} | {' | '.join(cells)} |" in said
+
+
 def test_the_readme_says_what_is_recorded(summary):
     said = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     plain, default, best = (summary[method] for method in ("plain", "affine + tilt + tilt", "ECC"))
