@@ -50,3 +50,13 @@ def test_the_decision_shows_the_recorded_summary_and_what_it_says_of_it_holds(be
     )
     scores = record.pivot_table(index="dataset", columns="method", values="energy score")
     assert set(scores.index[scores.idxmin(axis=1) == "forest weights"]) == {"births2", "wq", "scpf", "meps21"}
+
+
+def test_the_decision_says_how_much_longer_stacking_takes() -> None:
+    page = " ".join((ROOT / "docs" / "decisions" / "30-stacking.md").read_text(encoding="utf-8").split())
+    seconds = pd.read_csv(RECORD.with_name("time.csv")).pivot_table(index="dataset", columns="way", values="processor")
+    ratio = seconds["stacked"] / seconds["defaults"]
+    assert round(ratio.median()) == 4
+    assert round(ratio["scm20d"]) == 20
+    assert f"about four times as long as the network alone, in the median of {len(ratio)} datasets" in page
+    assert "twenty times with 16 targets" in page
