@@ -4,7 +4,7 @@
     python benchmarks/atoms.py --summary                         # results/estimator/atoms.md
 
 The tables are those of benchmarks/estimator_settings.py. A fit gets the paper's training and validation rows; all other
-rows evaluate it. After dequantising, observations are spread over their cells as the training rows were.
+rows evaluate it, by plain ranks among 200 draws in values of the targets, so that how values are spread plays no part.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from prerank import HDR, Marginal, Scale
+from prerank import HDR, Ensemble, Marginal, Scale
 from prerank.calibration import pce, pce_null, projected_pit
 from prerank.data import PAPER_SPLIT, keyed_order
 from prerank.estimator import MixtureRegressor
@@ -45,15 +45,13 @@ def one(name: str, way: str, seed: int, folder: Path) -> list[dict[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(x[fitted], y[fitted])
-    observed = torch.from_numpy(model.dequantised(y[held_out]))
     law = model.predict_distribution(x[held_out])
-    spread = y[fitted].std(0)
-    members = torch.from_numpy(model.sample(x[held_out], 100) / spread)
-    energy = float(energy_score(torch.from_numpy(y[held_out] / spread), members, Fair()).mean())
+    spread, members = y[fitted].std(0), torch.from_numpy(model.sample(x[held_out], 200))
+    energy = float(energy_score(torch.from_numpy(y[held_out] / spread), members / spread, Fair()).mean())
     about = {"dataset": name, "way": way, "seed": seed, "rows": len(held_out), "likelihood": model.likelihood_}
     rows = [{**about, "metric": "energy score", "value": energy}]
     for prerank in (Marginal(), Scale(), HDR()):
-        pit = projected_pit(observed, law, prerank)
+        pit = projected_pit(torch.from_numpy(y[held_out]), Ensemble(members, reference=law), prerank)
         expected = pce_null(len(held_out), n_members=pit.parts[0].n_members).mean
         rows.append({**about, "metric": prerank.name, "value": float(pce(pit).mean()), "expected": float(expected)})
     return rows
