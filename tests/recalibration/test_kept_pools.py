@@ -130,19 +130,6 @@ def test_a_second_tilt_that_is_needed_is_fitted_with_the_forecasts_own_pools(sta
     assert once._kept[0].shape == (300, 700, 2)
 
 
-def test_a_second_tilt_of_few_effective_draws_is_fitted_with_larger_pools(standard, observed, monkeypatch):
-    """A pool of 700 that is worth 70 lacks what a law of many draws has, and a tilt would learn that."""
-    forecast = standard(300)
-    once = Tilted(forecast, OldPITs((Location(),), 40, 0), torch.zeros(2, 1), 700, share=0.1)
-    y = forecast.mean + 2.0 * (observed(forecast, 5) - forecast.mean)
-    folds = folds_of(300, 5, None, 0, torch.device("cpu"))
-    held_out = HeldOut(y, torch.ones(300, dtype=torch.float64), folds, [Location()], 0)
-    kept = []
-    monkeypatch.setattr(Tilted, "keep_pool", lambda law: kept.append(law.pool))
-    assert Tilt(degree=2, n_draws=64, n_reference=40, pool=700).fit(once, held_out).changed
-    assert kept == [4000]
-
-
 @pytest.mark.parametrize(("share", "pool"), [(1.0, 700), (0.5, 800), (0.1, 4000), (0.001, 7000)])
 def test_a_pool_is_as_large_as_its_effective_share_asks_for(standard, share, pool):
     forecast = Tilted(standard(3), OldPITs((Location(),), 40, 0), torch.zeros(2, 1), 700, share=share)

@@ -19,7 +19,9 @@ from prerank.wording import counted
 
 N_BINS = 20
 _FIRST_LOOK = 600  # draws of a pool
-_WORTH = 400  # independent draws that a pool must be worth: with few, a second tilt learns what its pool lacks
+_WORTH = (
+    400  # independent draws that a pool must be worth: with few, a density is optimistic, and a second tilt learns it
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class Tilt:
     competes.
     A fit is kept only if pools of draws keep an effective share of at least `least_effective_share`, if the energy score is
     not worse by more than `errors` standard errors, and if the density's own calibration (HDR) is not clearly worse, all on
-    folds that the fit has not seen; otherwise a stronger ridge is tried, and no change in the end.
+    folds that the fit has not seen; otherwise a stronger ridge is tried, and no change in the end. The corrected forecast is
+    computed from `pool` draws of a case, or more where few of them count: as many as are worth 400, but at most ten times
+    `pool`.
 
     With `by_features=True` coefficients are linear in the features that `fit` is given, and zero on their average: what is
     learnt is how the error depends on them. A low `degree` will do; a tilt without features comes after it.
@@ -68,7 +72,6 @@ class Tilt:
             path = self._path(pits, held_out)
             if path.choice is None:
                 return self._judged(law, held_out, old, pits, path)
-            law = law.with_pool(law.pool_worth(_WORTH))
             law.keep_pool()  # which the guard needs again
         pits = self.points(law, held_out, old)
         return self._judged(law, held_out, old, pits, self._path(pits, held_out))
@@ -195,7 +198,8 @@ class FittedTilt:
         if self.centre is not None and self.spread is not None:
             assert features is not None
             theta = by_case(theta.to(features.device), standardised(features, self.centre, self.spread))
-        return Tilted(law, old, theta, self.pool, share=self.verdict.effective_share)
+        tilted = Tilted(law, old, theta, self.pool, share=self.verdict.effective_share)
+        return tilted.with_pool(tilted.pool_worth(_WORTH))
 
     def summary(self) -> str:
         names = ", ".join(name for name, _ in self.groups)
