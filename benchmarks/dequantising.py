@@ -22,12 +22,12 @@ import pandas as pd
 import torch
 
 from crossfit import N_DRAWS, N_TEST, judged, markdown, task_of
+from estimator_settings import CHOOSING
 from prerank import Ensemble, paper_preranks
 from prerank.estimator import MixtureRegressor
 from prerank.estimator.dequantising import Dequantiser
-from prerank.randomness import case_keys, uniform
 
-CHOOSING, REPORTED = ("births1", "wage", "wq", "meps21"), ("air", "births2", "scpf", "blogdata", "ansur2")
+DATASETS = ("births1", "wage", "wq", "meps21", "air", "births2", "scpf", "blogdata", "ansur2")
 SHARES, SEEDS = (1.0, 0.75, 0.5, 0.25), (0, 42, 866)
 
 
@@ -40,12 +40,7 @@ def one(name: str, seed: int, share: float) -> dict[str, Any]:
     if name in CHOOSING:
         task = task._replace(x_test=task.x[rest][:N_TEST], y_test=task.y[rest][:N_TEST])
 
-    def spread(self: Dequantiser, y: np.ndarray, seed: int) -> np.ndarray:
-        low, high = self.cells(y)
-        u = uniform(case_keys(seed, torch.arange(len(y)), "dequantising"), (y.shape[1],)).numpy()
-        return low + (high - low) * (0.5 + share * (u - 0.5))
-
-    with patch.object(Dequantiser, "dequantised", spread), warnings.catch_warnings():
+    with patch("prerank.estimator.dequantising.MIDDLE", share), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = MixtureRegressor(random_state=seed).fit(
             task.x[fitted], task.y[fitted], validation_rows=np.arange(fitted.stop) >= n_train
@@ -92,7 +87,7 @@ def main() -> None:
         there = {(row["dataset"], row["seed"], row["share"]) for row in found}
         left = [
             (name, seed, share)
-            for name in (*CHOOSING, *REPORTED)
+            for name in DATASETS
             for seed in SEEDS
             for share in SHARES
             if (name, seed, share) not in there

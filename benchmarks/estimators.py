@@ -101,8 +101,7 @@ def row_of(name: str, seed: int, method: str, options: argparse.Namespace, deadl
     model, seconds = fitted(method, task, options.device)
     about = {"dataset": name, "seed": seed, "method": method, "seconds": seconds, "device": options.device or "cpu"}
     found = {**about, "threads": torch.get_num_threads(), **in_values(task, model)}
-    if torch.device(options.device or "cpu").type == "cuda":
-        torch.cuda.empty_cache()  # other processes share the GPU
+    torch.cuda.empty_cache()  # other processes may share the GPU
     return found
 
 

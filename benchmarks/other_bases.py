@@ -62,14 +62,13 @@ def _table(name: str, degree: int) -> Table:
     return BASES[name](degree)
 
 
-def _at(table: Table, pits: Tensor) -> Tensor:
-    """Functions (J, G) at PITs (..., K), linear between the grid's middles and constant beyond: (..., J, K)."""
+def _at(name: str, degree: int, pits: Tensor) -> Iterator[Tensor]:
+    """One function of a basis after another at PITs, linear between the grid's middles and constant beyond."""
     place = (pits * N_GRID - 0.5).clamp(0.0, N_GRID - 1.001)
     low = place.long()
     share = place - low
-    known = torch.from_numpy(table).to(pits)
-    parts = [torch.lerp(row[low], row[low + 1], share) for row in known]
-    return torch.stack(parts, -2)
+    for row in torch.from_numpy(_table(name, degree)).to(pits):
+        yield torch.lerp(row[low], row[low + 1], share)
 
 
 @contextmanager
@@ -80,16 +79,12 @@ def basis(name: str | None) -> Iterator[None]:
         return
 
     def functions(pits: Tensor, degree: int) -> Tensor:
-        return _at(_table(name, degree), pits)
+        return torch.stack(list(_at(name, degree, pits)), -2)
 
     def log_tilt(pits: Tensor, theta: Tensor) -> Tensor:
-        total = pits.new_zeros(pits.shape[:-1])
-        known = torch.from_numpy(_table(name, theta.shape[-2])).to(pits)
-        place = (pits * N_GRID - 0.5).clamp(0.0, N_GRID - 1.001)
-        low = place.long()
-        share = place - low
-        for j, row in enumerate(known):
-            total += (theta.to(pits)[..., None, j, :] * torch.lerp(row[low], row[low + 1], share)).sum(-1)
+        total, theta = pits.new_zeros(pits.shape[:-1]), theta.to(pits)
+        for j, values in enumerate(_at(name, theta.shape[-2], pits)):
+            total += (theta[..., None, j, :] * values).sum(-1)
         return total
 
     package = "prerank.recalibration"

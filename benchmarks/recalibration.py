@@ -196,8 +196,7 @@ def work(cell: tuple[str, int, int, int], device: str, deadline: float) -> dict[
     error, n_cal, n_targets, seed = cell
     about = {"error": error, "n_cal": n_cal, "targets": n_targets, "seed": seed}
     found = about | repetition(error, n_cal, n_targets, seed, device)
-    if torch.device(device).type == "cuda":
-        torch.cuda.empty_cache()  # other processes share the GPU
+    torch.cuda.empty_cache()  # other processes may share the GPU
     return found
 
 

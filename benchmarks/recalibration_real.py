@@ -393,8 +393,7 @@ def run(
     except (RuntimeError, ValueError) as failure:  # one task's trouble must not cost the others
         return f"{task} {arguments}: {type(failure).__name__} {failure}"[:300]
     finally:
-        if torch.device(device).type == "cuda":
-            torch.cuda.empty_cache()  # other processes share the GPU
+        torch.cuda.empty_cache()  # other processes may share the GPU
     name = getattr(task, "__name__", None) or f"judge {getattr(task, 'keywords', '')}"
     return f"{name} {arguments}: {time.time() - started:.1f} s"
 

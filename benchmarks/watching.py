@@ -171,11 +171,11 @@ def shared_gpu(folder: Path, wanted: bool) -> Iterator[bool]:
     env = os.environ | places
     started = subprocess.run([MPS, "-d"], env=env, check=False).returncode == 0
     probe = [sys.executable, "-c", "import torch; torch.ones(1, device='cuda').sum().item()"]
-    works = started and subprocess.run(probe, env=env, check=False, timeout=60).returncode == 0
     before = dict(os.environ)
-    if works:
-        os.environ.update(places)
     try:
+        works = started and subprocess.run(probe, env=env, check=False, timeout=60).returncode == 0
+        if works:
+            os.environ.update(places)
         yield works
     finally:
         if started:

@@ -294,7 +294,10 @@ def main() -> int:
             continue
         if name in ("exact", "published"):
             # for the grid alone: a client that is killed may take the others with it
-            with shared_gpu(Path(tempfile.mkdtemp()), given.mps) as study.mps:
+            with (
+                tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+                shared_gpu(Path(folder), given.mps) as study.mps,
+            ):
                 study.grid(name, here)
             study.mps = False
         elif name == "old":

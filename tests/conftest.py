@@ -35,7 +35,7 @@ def golden() -> Callable[[str], Any]:
 
 @pytest.fixture(scope="session")
 def benchmark_script() -> Callable[[str], ModuleType]:
-    """A script of benchmarks/ as a module: its reduced version is a test."""
+    """A script of benchmarks/ as a module: its reduced version is a test. Scripts import one another."""
 
     def load(name: str) -> ModuleType:
         known = f"benchmark_{name}"
@@ -45,7 +45,11 @@ def benchmark_script() -> Callable[[str], ModuleType]:
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)
             sys.modules[known] = module  # dataclasses look their module up
-            spec.loader.exec_module(module)
+            sys.path.insert(0, str(_ROOT / "benchmarks"))
+            try:
+                spec.loader.exec_module(module)
+            finally:
+                sys.path.pop(0)
         return sys.modules[known]
 
     return load

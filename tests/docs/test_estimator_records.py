@@ -1,8 +1,7 @@
 """What is said of the estimator's defaults is what its records say, and its pages are made from them."""
 
-import importlib.util
 import re
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -14,19 +13,7 @@ from prerank.estimator import MixtureRegressor, atoms, dequantising, features, t
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "estimator"
 
-
-def benchmark(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(ROOT / "benchmarks"))  # scripts import one another
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
-    return module
+Script = Callable[[str], ModuleType]
 
 
 def page(name: str) -> str:
@@ -34,14 +21,14 @@ def page(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["settings", "many_targets", "atoms", "time"])
-def test_a_page_is_what_its_record_gives(name: str) -> None:
-    module = benchmark({"settings": "estimator_settings", "time": "estimator_time"}.get(name, name))
+def test_a_page_is_what_its_record_gives(name: str, benchmark_script: Script) -> None:
+    module = benchmark_script({"settings": "estimator_settings", "time": "estimator_time"}.get(name, name))
     given = pd.read_csv(RECORDS / f"{name}.csv") if name in ("atoms", "time") else RECORDS
     assert module.summary(given) == (RECORDS / f"{name}.md").read_text(encoding="utf-8")
 
 
-def test_the_defaults_are_what_the_rule_takes_from_the_sweep() -> None:
-    module = benchmark("estimator_settings")
+def test_the_defaults_are_what_the_rule_takes_from_the_sweep(benchmark_script: Script) -> None:
+    module = benchmark_script("estimator_settings")
     table = module.index(pd.read_csv(RECORDS / "settings_sweep.csv"), "paper").set_index("setting")
     quick = table[table["time"] <= 1 / 3]
     near = quick[quick["index"] <= quick["index"].min() + 0.005]
@@ -99,8 +86,8 @@ def test_dequantising_brings_calibration_errors_down() -> None:
     assert list(errors.index[errors["dequantised"] >= errors["not dequantised"]]) == [("wq", "scale")]
 
 
-def test_the_share_of_a_cell_is_the_best_of_the_choosing_half() -> None:
-    module = benchmark("dequantising")
+def test_the_share_of_a_cell_is_the_best_of_the_choosing_half(benchmark_script: Script) -> None:
+    module = benchmark_script("dequantising")
     record = pd.read_csv(RECORDS / "dequantising.csv")
     found = module.compared(record)
     index = found.groupby(["half", "share"])["index"].mean()

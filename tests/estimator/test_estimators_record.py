@@ -1,7 +1,6 @@
 """What is said of estimators side by side is what was recorded."""
 
-import importlib.util
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -13,16 +12,8 @@ RECORD = ROOT / "results" / "estimator" / "estimators.jsonl"
 
 
 @pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
-    """The script, which imports its neighbours by their names."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        spec = importlib.util.spec_from_file_location("estimators", ROOT / "benchmarks" / "estimators.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
-    return module
+def benchmark(benchmark_script: Callable[[str], ModuleType]) -> ModuleType:
+    return benchmark_script("estimators")
 
 
 def test_the_table_beside_the_records_is_made_from_them(benchmark: ModuleType) -> None:

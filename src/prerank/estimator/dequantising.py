@@ -53,7 +53,7 @@ class Dequantiser:
         return low + (high - low) * _to_the_middle(u)
 
     def points(self, y: Array, first: int = 0) -> tuple[Array, Array]:
-        """Points (n, N_DRAWS, D) of the cells of y, and their log density (n, N_DRAWS) per volume of the cell.
+        """Points (n, N_DRAWS, D) of the cells of y, and the log density (n, N_DRAWS) that they are drawn with.
 
         They are at the steps of a lattice that starts at random (Cranley and Patterson 1976; Roberts 2018), and denser in
         the middle, so that a law that fills the cell and one that sits in its middle are both met.
@@ -65,8 +65,8 @@ class Dequantiser:
         edge = 0.5 * (1 - MIDDLE)
         place = np.interp(u, [0.0, 0.5 * edge, 1 - 0.5 * edge, 1.0], [0.0, edge, 1 - edge, 1.0])
         inside = np.abs(place - 0.5) < 0.5 * MIDDLE
-        density = np.where(high > low, np.where(inside, 0.5 + 0.5 / MIDDLE, 0.5), 1.0)
-        return low + (high - low) * place, np.log(density).sum(-1)
+        in_cell = np.where(inside, 0.5 + 0.5 / MIDDLE, 0.5) / np.where(high > low, high - low, 1.0)
+        return low + (high - low) * place, np.log(np.where(high > low, in_cell, 1.0)).sum(-1)
 
     def snapped(self, values: Array) -> Array:
         """Numbers (..., D) as values of the targets."""
@@ -89,7 +89,7 @@ class Dequantiser:
     def log_likelihood(self, y: Array, forecast: Distribution, first: int = 0) -> Tensor:
         """Log-likelihood (N,) under a forecast of the spread targets: of cells for those with atoms, a density for others.
 
-        The probability of a cell is a weighted mean of the density at `N_DRAWS` points of it, times its volume. It is
+        The probability of a cell is a mean over `N_DRAWS` points of it, weighted by how densely they lie. It is
         unbiased, so that its logarithm is too small on average, never too large (Jensen). `first` is the number of the
         first case, where some of several are given.
         """
@@ -97,12 +97,8 @@ class Dequantiser:
         place = forecast.mean
         if not self.has_atoms:
             return log_density(torch.from_numpy(y[:, None]).to(place))[:, 0]
-        points, proposal = self.points(y, first)
-        low, high = self.cells(y)
-        volume = np.log(np.where(high > low, high - low, 1.0)).sum(-1)
-        density = log_density(torch.from_numpy(points).to(place))
-        weighted = density - torch.from_numpy(proposal).to(density)
-        return torch.logsumexp(weighted, -1) - np.log(N_DRAWS) + torch.from_numpy(volume).to(density)
+        points, proposal = (torch.from_numpy(array).to(place) for array in self.points(y, first))
+        return torch.logsumexp(log_density(points) - proposal, -1) - np.log(N_DRAWS)
 
     def likelihood(self, names: Sequence[str]) -> str:
         """What a likelihood is of, in words."""

@@ -19,9 +19,7 @@ from prerank.wording import counted
 
 N_BINS = 20
 _FIRST_LOOK = 600  # draws of a pool
-_WORTH = (
-    400  # independent draws that a pool must be worth: with few, a density is optimistic, and a second tilt learns it
-)
+_WORTH = 400  # independent draws that a pool must be worth: with fewer a density is optimistic
 
 
 @dataclass(frozen=True)
