@@ -53,7 +53,7 @@ TELLING = ("households", "air", "births2", "scm20d", "scpf", "wq")
 LONG = ("calcofi",)
 """Trained with a penalty on all pre-ranks alone: 300,000 steps."""
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-TEST_ROWS, DRAWS, STRENGTH, POOL = 1024, 200, 10.0, 5000
+TEST_ROWS, DRAWS, STRENGTH, POOL = 1024, 200, 10.0, Tilt().pool
 
 
 class Budget(NamedTuple):

@@ -1,12 +1,13 @@
 """What is kept or left out to save time changes no number."""
 
 import pickle
+import weakref
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from prerank import HDR, GaussianMixture, Location, Marginal
+from prerank import HDR, GaussianMixture, Location, Marginal, chunks
 from prerank.calibration import view_of
 from prerank.recalibration import Tilt, path, tilted
 from prerank.recalibration.folds import folds_of
@@ -161,3 +162,38 @@ def test_other_names_of_cases_are_those_of_all_tilts():
     fresh = Tilted(forecast.base.base, forecast.pits, forecast.base.theta, 60, names)
     assert_close(named.log_density(points), Tilted(fresh, forecast.pits, forecast.theta, 60, names).log_density(points))
     assert not torch.equal(named.log_weights(points), forecast.log_weights(points))
+
+
+@pytest.fixture
+def pools_at_once(monkeypatch):
+    """The largest number of points that pools have held at the same time, as a list of one number."""
+    made, most = [], [0]
+    draw = tilted.equally_weighted_draws
+
+    def counted(*arguments):
+        drawn = draw(*arguments)
+        made.append(weakref.ref(drawn.members))
+        most[0] = max(most[0], sum(pool().shape[:-1].numel() for pool in made if pool() is not None))
+        return drawn
+
+    monkeypatch.setattr(tilted, "equally_weighted_draws", counted)
+    return most
+
+
+def test_moments_need_a_pool_of_a_few_cases_at_a_time(monkeypatch, pools_at_once):
+    once = twice_tilted(40).mean
+    assert pools_at_once == [2 * 40 * 60]  # each tilt has one
+    monkeypatch.setattr(chunks, "ELEMENTS", 2 * 60 * 8)  # two cases
+    pools_at_once[0] = 0
+    assert_close(twice_tilted(40).mean, once)
+    assert pools_at_once[0] <= 2 * (2 * 2 * 60)  # those in use, and the next
+
+
+def test_a_second_tilt_needs_a_pool_of_a_few_cases_at_a_time(monkeypatch, pools_at_once):
+    old, y = OldPITs((Marginal(), Location(), HDR()), 40, 0), torch.zeros(40, 2)
+    held_out = HeldOut(y, torch.ones(40), folds_of(40, 4, None, 0, y.device), old.preranks, 0)
+    whole = Tilt(n_draws=5, n_reference=40).points(twice_tilted(40), held_out, old)
+    monkeypatch.setattr(chunks, "ELEMENTS", 2 * 60 * 8)
+    pools_at_once[0] = 0
+    assert_close(Tilt(n_draws=5, n_reference=40).points(twice_tilted(40), held_out, old), whole)
+    assert pools_at_once[0] <= 2 * (2 * 2 * 60)

@@ -81,7 +81,10 @@ class Tilt:
     def points(self, law: Distribution, held_out: HeldOut, old: OldPITs) -> Tensor:
         """PITs (N, M + 1, K) of the observations and of draws, the observation first, in single precision."""
         parts, cases = [], torch.arange(len(held_out.y), device=held_out.y.device)
-        for some in some_cases(law, (self.n_draws + 1) * 8 * law.event_shape[-1], held_out.y.device):
+        values = (self.n_draws + 1) * 8 * law.event_shape[-1]
+        if isinstance(law, Tilted) and not law.has_pool:
+            values = max(values, law.values_per_case(law.pool))  # a pool is made for these cases
+        for some in some_cases(law, values, held_out.y.device):
             part, ids = select(law, some), cases[some]
             if isinstance(part, Tilted):
                 drawn = part.draws_to_rank(self.n_draws, "draws of the tilt").members

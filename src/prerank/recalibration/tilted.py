@@ -86,7 +86,7 @@ class Tilted(Distribution):
         if theta.ndim == 3:
             theta = theta[cases.to(theta.device) if isinstance(cases, Tensor) else cases]
         part = Tilted(select(self.base, cases), self.pits, theta, self.pool, ids, self.share)
-        if "_kept" in self.__dict__:
+        if self.has_pool:
             members, exponent = self._kept
             where = cases.to(members.device) if isinstance(cases, Tensor) else cases
             part._kept = members[where], exponent[where]
@@ -104,6 +104,10 @@ class Tilted(Distribution):
     def pool_worth(self, n_draws: int) -> int:
         """How many draws of the root are worth so many independent ones: `pool` at least, and ten times as many at most."""
         return max(self.pool, min(math.ceil(n_draws / self.share), LARGEST_POOL * self.pool))
+
+    def values_per_case(self, n_points: int) -> int:
+        """Numbers of the largest temporary that so many points of a case take: their PITs, or their targets."""
+        return max(self.theta.shape[-1], 8) * n_points
 
     def log_weights(self, points: Tensor) -> Tensor:
         """The exponent of the tilt, of all tilts, at points (N, P, D): (N, P)."""
@@ -196,7 +200,7 @@ class Tilted(Distribution):
 
     def _parts(self, n_points: int, device: torch.device | None) -> Iterator[tuple[slice, "Tilted"]]:
         """A few cases at a time, and the forecast for them."""
-        slices = some_cases(self.root, max(self.theta.shape[-1], 8) * n_points, device or self.theta.device)
+        slices = some_cases(self.root, self.values_per_case(n_points), device or self.theta.device)
         for cases in slices:
             yield cases, self if len(slices) == 1 else self.select(cases)
 
@@ -204,6 +208,11 @@ class Tilted(Distribution):
         """The exponent of all tilts at points (N, P, D), all cases at once."""
         own = log_tilt(self.pits(self.base, points, self.case_ids.to(points.device)), self.theta)
         return own + self.base._exponent(points) if isinstance(self.base, Tilted) else own
+
+    @property
+    def has_pool(self) -> bool:
+        """Whether the pool of all cases is there already."""
+        return "_kept" in self.__dict__
 
     def keep_pool(self) -> None:
         """Make the pool of all cases now, and keep it, unless it would take more than half a gigabyte.
@@ -225,8 +234,7 @@ class Tilted(Distribution):
     @cached_property
     def _moments(self) -> Moments:
         found = []
-        kept = "_kept" in self.__dict__  # a pool that is there already serves all cases
-        for part in [self] if kept else [part for _, part in self._parts(self.pool, None)]:
+        for part in [self] if self.has_pool else (part for _, part in self._parts(self.pool, None)):  # one pool at a time
             points, exponent = part._kept
             share = torch.softmax(exponent, -1)
             squares = share.square().sum(-1)
