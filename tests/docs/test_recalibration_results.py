@@ -77,6 +77,22 @@ def test_the_decision_shows_what_was_tried_as_it_is_recorded(benchmark_script):
         assert [cell.removesuffix(" |") for cell in cells] in made
 
 
+def test_other_functions_bring_as_many_cells_near_their_level(benchmark_script):
+    """On the seeds that they were tried on."""
+    tables = benchmark_script("recalibration_tables")
+    tried = [item for item in tables.read(FOLDER / "tried.jsonl") if item["method"].endswith((", splines", ", tails"))]
+    same = {(item["dataset"], item["seed"]) for item in tried}
+    records = tables.read(FOLDER / "real.jsonl")
+    own = [item for item in records if (item["dataset"], item["seed"]) in same]
+    cells = tables.means(tables.cell_table([*own, *tried]))
+    cells = cells[cells["pre-rank"] != tables.OLD]
+    said = " ".join((ROOT / "docs" / "decisions" / "23-recalibration.md").read_text(encoding="utf-8").split())
+    assert len({name for name, _ in same}) == 6
+    for method in ("affine + tilt", "affine + tilt, splines", "affine + tilt, tails"):
+        ratio = cells.loc[cells["method"] == method, "ratio"]
+        assert f"{(ratio <= tables.NEAR).sum()} of {len(ratio)} on six datasets" in said
+
+
 def test_no_correction_of_a_calibrated_forecast_costs_more_than_it_may():
     """Losses of likelihood per target, and how often something is changed, over the repetitions that are recorded."""
     rows = [json.loads(line) for line in (FOLDER / "harmless.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -234,7 +234,8 @@ class Tilted(Distribution):
     @cached_property
     def _moments(self) -> Moments:
         found = []
-        for part in [self] if self.has_pool else (part for _, part in self._parts(self.pool, None)):  # one pool at a time
+        # from a generator, so that a part's pool is gone before the next one is made
+        for part in [self] if self.has_pool else (part for _, part in self._parts(self.pool, None)):
             points, exponent = part._kept
             share = torch.softmax(exponent, -1)
             squares = share.square().sum(-1)

@@ -52,7 +52,8 @@ def evaluate_both(
         for found in _published_errors(observed, laws, published, n_draws, seed):
             yield {"protocol": AS_PUBLISHED, **found}
 
-    return some_models_at_a_time(y, forecast, columns, points_per_case(exact, n_draws, n_replicates))
+    two_sets = 2 * n_draws  # of the published energy score
+    return some_models_at_a_time(y, forecast, columns, max(two_sets, points_per_case(exact, n_draws, n_replicates)))
 
 
 def exact_tests(

@@ -62,7 +62,7 @@ def evaluate(
 
 def points_per_case(preranks: Sequence[PreRank], n_draws: int, n_replicates: int) -> int:
     """How many points of a case are held together: those of all pre-ranks where they are to be exchanged for tests."""
-    return len(preranks) * (n_draws + 1) if n_replicates else 1
+    return (len(preranks) if n_replicates else 1) * (n_draws + 1)
 
 
 def some_models_at_a_time(
@@ -80,7 +80,7 @@ def some_models_at_a_time(
     laws = forecast if len(forecast.batch_shape) == 2 else forecast.expand((1, *forecast.batch_shape))
     n_models, n_cases = laws.batch_shape
     y = y.expand(n_models, n_cases, y.shape[-1])
-    size = max(1, (1 << 22 if y.device.type == "cpu" else 1 << 29) // (points * n_cases * y.shape[-1]))
+    size = max(1, (1 << 22 if y.device.type == "cpu" else 1 << 27) // (points * n_cases * y.shape[-1]))
     parts = []
     for start in range(0, n_models, size):
         models = slice(start, min(start + size, n_models))

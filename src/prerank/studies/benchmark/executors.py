@@ -1,5 +1,6 @@
 """Where fleets are carried out: in this process, in several on this machine, or on a Dask cluster. All end the same."""
 
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -8,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from uuid import uuid4
+
+import torch
 
 from prerank.studies.benchmark.ahead import compiling
 from prerank.studies.benchmark.plan import Fleet
@@ -40,6 +43,18 @@ def attempt(fleet: Fleet, settings: Settings, checkpoint: Path, progress: Progre
         return work(fleet, settings, checkpoint, progress)
     except Exception as error:
         return Failure(said(error))
+
+
+def attempt_beside(fleet: Fleet, settings: Settings, checkpoint: Path, before_others: bool) -> Outcome:
+    """The same in one of several processes on a GPU: `before_others` there, and leaving it no memory that it has used.
+
+    Where processes compute on a GPU at the same time (CUDA's Multi-Process Service), each has a priority from its start.
+    """
+    os.environ.setdefault("CUDA_MPS_CLIENT_PRIORITY", "0" if before_others else "1")
+    try:
+        return attempt(fleet, settings, checkpoint)
+    finally:
+        torch.cuda.empty_cache()
 
 
 def said(error: BaseException) -> str:
@@ -79,8 +94,12 @@ class Beside:
         with compiling(fleets, settings, self.n_processes):
             while left:
                 with worker_pool(min(self.n_processes, len(left))) as pool:
+                    # the rest waits for the first, which is the largest
                     tasks: dict[Future[Outcome], Fleet] = {
-                        pool.submit(attempt, fleet, settings, store.checkpoint(fleet.name)): fleet for fleet in left
+                        pool.submit(
+                            attempt_beside, fleet, settings, store.checkpoint(fleet.name), fleet is left[0]
+                        ): fleet
+                        for fleet in left
                     }
                     for task in as_completed(tasks):
                         error = task.exception()

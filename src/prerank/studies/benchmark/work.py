@@ -203,17 +203,21 @@ def _evaluate(
         tested = _tests(fleet, fitted, data, settings, places)
         parts.append(_with_tests(pd.concat(found, ignore_index=True), tested))
 
-    for places in _some_at_a_time(sound, data.test):
+    def succeeds(places: list[int]) -> bool:
         try:
             evaluate(places)
-        except (ValueError, RuntimeError) as failure:  # one model's bad numbers must not cost the others theirs
-            if isinstance(failure, torch.OutOfMemoryError):
-                raise
+        except (ValueError, RuntimeError) as failure:
+            if len(places) == 1:
+                if isinstance(failure, torch.OutOfMemoryError):  # the machine's fault, and not the model's
+                    raise
+                errors[places[0]] = str(failure)
+            return False
+        return True
+
+    for places in _some_at_a_time(sound, data.test):
+        if not succeeds(places):  # one model's bad numbers, or one too many, must not cost the others theirs
             for place in places:
-                try:
-                    evaluate([place])
-                except (ValueError, RuntimeError) as own:
-                    errors[place] = str(own)
+                succeeds([place])
     return _tidy(fleet, parts), errors
 
 
