@@ -48,7 +48,9 @@ def test_the_decision_shows_the_recorded_summary_and_what_it_says_of_it_holds(be
     stacked = record[record["method"] == "ours, stacked, calibrated"]
     cells = stacked.groupby("dataset")[benchmark._preranks(record)].mean().stack()
     above = cells[cells > 1.25]
-    assert f"{len(above)} cells of {cells.notna().sum()} stay above 1.25, {(above < 1.4).sum()} of them below 1.4" in page
+    assert (
+        f"{len(above)} cells of {cells.notna().sum()} stay above 1.25, {(above < 1.4).sum()} of them below 1.4" in page
+    )
     assert f"wq (scale {above['wq', 'scale']:.1f}) and\nblogdata (copula {above['blogdata', 'copula']:.1f})" in page
     assert list(above.nlargest(2).index) == [("wq", "scale"), ("blogdata", "copula")]
 

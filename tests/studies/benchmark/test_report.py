@@ -133,6 +133,19 @@ def test_what_was_not_run_is_said_and_nothing_breaks(make, tmp_path, reduced):
     text = files[0].read_text(encoding="utf-8")
     assert all(file.exists() for file in files)
     assert "nan" not in text.lower()
+    summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert not re.search(r"(strength|strength 10|tuned|energy score|NLL) \| 0 \|", summary), "a row without a cell"
+    assert "| –" not in summary.partition("## What it took")[0], "an empty column"
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("trained", "other"), [("exact", "as published"), ("as published", "exactly")])
+def test_a_protocol_that_nobody_asked_for_is_not_called_missing(make, tmp_path, trained, other):
+    write_report(make(["house"], seeds=(0, 1), trainings=(trained,), timings=False), tmp_path)
+    summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "unknown" not in summary
+    assert "no such model" not in summary
+    assert f"rained {other} at strength" not in summary
 
 
 @pytest.mark.usefixtures("quick")

@@ -37,7 +37,7 @@ from prerank.studies.benchmark.tables import (
     with_error,
     with_test,
 )
-from prerank.studies.benchmark.text_tables import frame_table, markdown
+from prerank.studies.benchmark.text_tables import frame_table, markdown, of_what_ran
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.tables import require_folder
 
@@ -205,10 +205,10 @@ def _agreement(results: Results, compared: pd.DataFrame, out: Path, files: list[
         absent = "the comparison: none of the paper's datasets was run and evaluated as published"
         return Section("Agreement with the paper", "", absent=[absent])
     write_csv(out / "agreement.csv", compared.assign(prerank=compared["prerank"].str.lower()), files)
-    counted = shares(compared)
+    counted = of_what_ran(shares(compared))
     overview = frame_table(counted, "Agreement with the paper", {"share": ".0%", "median deviation": ".1%"})
     percent = {"strength": "g", "within 20 %": ".0%", "median deviation": ".1%"}
-    made_with = frame_table(candidates(results), 'What were the "+ALL" tables made with?', percent)
+    made_with = frame_table(of_what_ran(candidates(results)), 'What were the "+ALL" tables made with?', percent)
     columns = ["table", "dataset", "prerank", "value", "standard_error", "value_paper", "standard_error_paper"]
     apart = compared.loc[~compared["agrees"], columns]
     formats = dict.fromkeys(columns[3:], ".3g")

@@ -41,7 +41,7 @@ from prerank.studies.benchmark.summaries import (
     failed_models,
     penalised,
 )
-from prerank.studies.benchmark.text_tables import frame_table, markdown
+from prerank.studies.benchmark.text_tables import frame_table, markdown, of_what_ran
 from prerank.studies.protocols import EXACT
 from prerank.wording import counted
 
@@ -97,7 +97,6 @@ def _how_good(results: Results) -> str:
         manner = _manner(protocol)
         after = rejections(penalised(results, Protocol(protocol.training, EXACT)), smallest)
         if after.cells == 0:
-            said.append(f"**Effect of the penalty trained {manner}: unknown**, since no such model was run.")
             continue
         found = counts(calibration_changes(results, protocol.training))
         said.append(
@@ -105,7 +104,7 @@ def _how_good(results: Results) -> str:
             f"miscalibrated by the exact test; the bias-corrected PCE falls in {found['better']} and rises in "
             f"{found['worse']}."
         )
-    return " ".join(said)
+    return " ".join(said) or "**Effect of a penalty: unknown**, since no model with strength 10 was tested exactly."
 
 
 def _how_costly(results: Results) -> str:
@@ -148,7 +147,7 @@ def summary_page(results: Results, numbers: Sequence[str], tuned: Tuned) -> str:
     parts += ["## Does the penalty degrade predictive performance?", _degrades(results, tuned)]
     parts += ["## Does more strength calibrate more, and cost more?", _more_strength(results)]
     parts += ["## Do the datasets lie closer together?", _tighter(results)]
-    parts += ["## What the penalty costs", *(_cost(results, protocol, tuned[protocol]) for protocol in PROTOCOLS)]
+    parts += ["## What the penalty costs", _costs(results, tuned)]
     parts += ["## What it took to compute", _computing(results)]
     return "\n\n".join(parts) + "\n"
 
@@ -169,7 +168,7 @@ def _miscalibrated(results: Results, tuned: Tuned) -> str:
             "a rule because the simulation can give none, and the bound is no smaller; more replicates could decide"
         )
     named = table.rename(columns={"after_holm": "after Holm"})
-    text = markdown(frame_table(named, "Cells that an exact test calls miscalibrated", {}, notes))
+    text = markdown(frame_table(of_what_ran(named), "Cells that an exact test calls miscalibrated", {}, notes))
     both = overstated(results)
     if both.empty:
         return text
@@ -188,9 +187,12 @@ def _calibrates(results: Results, tuned: Tuned) -> str:
         "Bias-corrected exact PCE, mean over seeds, of cells whose own pre-rank has an exact baseline",
         "p: two-sided paired t-test over seeds",
     ]
-    table = markdown(frame_table(calibration_table(results, tuned), "Change of the exact PCE", _PCE, notes))
+    changes = of_what_ran(calibration_table(results, tuned))
+    if changes.empty:
+        return "No model with a penalty was run."
+    table = markdown(frame_table(changes, "Change of the exact PCE", _PCE, notes))
     where = ["Medians over pre-ranks of the bias-corrected exact PCE at strength 10; better: cells where it falls"]
-    return f"{table}\n{markdown(frame_table(by_dataset(results), 'Where it helps', _PCE, where))}"
+    return f"{table}\n{markdown(frame_table(of_what_ran(by_dataset(results)), 'Where it helps', _PCE, where))}"
 
 
 def _degrades(results: Results, tuned: Tuned) -> str:
@@ -199,7 +201,10 @@ def _degrades(results: Results, tuned: Tuned) -> str:
         "forty would be called worse and one better",
         "Scores judge the mixture itself, however PITs are computed",
     ]
-    return markdown(frame_table(degradation_table(results, tuned), "Change of the scores", {}, notes))
+    changes = of_what_ran(degradation_table(results, tuned))
+    if changes.empty:
+        return "No model with a penalty was run."
+    return markdown(frame_table(changes, "Change of the scores", {}, notes))
 
 
 def _more_strength(results: Results) -> str:
@@ -214,12 +219,15 @@ def _more_strength(results: Results) -> str:
     trends = [
         "Cells whose measure falls or rises with the strength, by the sign of Spearman's correlation over all strengths",
     ]
-    parts = [frame_table(table, "By strength", _STRENGTHS, notes), frame_table(trend_table(along), "Trend", {}, trends)]
+    parts = [
+        frame_table(table, "By strength", _STRENGTHS, notes),
+        frame_table(of_what_ran(trend_table(along)), "Trend", {}, trends),
+    ]
     return "\n".join(markdown(part) for part in parts)
 
 
 def _tighter(results: Results) -> str:
-    table = tightness_table(results)
+    table = of_what_ran(tightness_table(results))
     if table.empty:
         return "It needs baselines and models of strength 10."
     notes = [
@@ -229,20 +237,19 @@ def _tighter(results: Results) -> str:
     return markdown(frame_table(table, "Spread of the PCE", dict.fromkeys(table.columns[4:], ".4f"), notes))
 
 
-def _cost(results: Results, protocol: Protocol, tuned: pd.DataFrame) -> str:
-    manner, parts = _manner(protocol), []
-    for what, strengths in ((f"strength {PUBLISHED_STRENGTH:g}", None), ("tuned", tuned)):
-        table = price_table(price(results, protocol, strengths))
-        title = f"Change against the baseline, trained and evaluated {manner}, {what}"
-        if table.empty:
-            parts.append(f"**{title}**: no such model was run.\n")
-        else:
-            notes = [
-                "Energy score relative, NLL absolute; above zero is worse. Quartiles over datasets of the median seed: "
-                "where one test row lies far outside the training range (house), a mean is that row's likelihood",
-            ]
-            parts.append(markdown(frame_table(table, title, _PRICE, notes)))
-    return "\n".join(parts)
+def _costs(results: Results, tuned: Tuned) -> str:
+    notes = [
+        "Energy score relative, NLL absolute; above zero is worse. Quartiles over datasets of the median seed: where one "
+        "test row lies far outside the training range (house), a mean is that row's likelihood",
+    ]
+    parts = []
+    for protocol in PROTOCOLS:
+        for what, strengths in ((f"strength {PUBLISHED_STRENGTH:g}", None), ("tuned", tuned[protocol])):
+            table = price_table(price(results, protocol, strengths))
+            title = f"Change against the baseline, trained and evaluated {_manner(protocol)}, {what}"
+            if not table.empty:
+                parts.append(markdown(frame_table(table, title, _PRICE, notes)))
+    return "\n".join(parts) or "No model with a penalty was run."
 
 
 def _computing(results: Results) -> str:

@@ -109,6 +109,12 @@ def frame_table(frame: pd.DataFrame, title: str, formats: Mapping[str, str], not
     return TextTable(title, tuple(str(column) for column in frame.columns), tuple(rows), tuple(notes))
 
 
+def of_what_ran(frame: pd.DataFrame) -> pd.DataFrame:
+    """Without rows of no cell and columns without a value: a part of the study that nobody asked for is not missing."""
+    kept = frame[frame["cells"] > 0] if "cells" in frame else frame
+    return kept if kept.empty else kept.dropna(axis=1, how="all")
+
+
 def _plain(value: object, form: str) -> str:
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return ABSENT
