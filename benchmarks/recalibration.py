@@ -1,7 +1,7 @@
 """Recalibration of simulated forecasts: harmless where nothing is wrong, right where something is, and what it costs.
 
     python benchmarks/recalibration.py harmless|right|power|cost [--quick] [--device cuda] [--workers 8] [--seconds 300]
-        [--out FILE]
+        [--out FILE] [--test-cases 1000]
 
 Every repetition is a line of JSON in FILE; lines that are there are not computed again. The table is printed at the end.
 """
@@ -136,7 +136,9 @@ def on(device: str, forecast: GaussianMixture, y: Tensor) -> tuple[GaussianMixtu
     return GaussianMixture(*parts), y.to(device)
 
 
-def repetition(error: str, n_cal: int, n_targets: int, seed: int, device: str = "cpu") -> dict[str, Any]:
+def repetition(
+    error: str, n_cal: int, n_targets: int, seed: int, device: str = "cpu", n_test: int = N_TEST
+) -> dict[str, Any]:
     """Fit on some cases and judge on fresh ones, by plain ranks among equally weighted draws."""
     held_out = on(device, *data(error, n_cal, n_targets, 2 * seed))
     started = time.perf_counter()
@@ -148,7 +150,8 @@ def repetition(error: str, n_cal: int, n_targets: int, seed: int, device: str = 
         pit = projected_pit(held_out[1], held_out[0], exchangeable=True)
         row["joint p-value"] = float(pce_test(pit, n_replicates=199).corrected_p_value.min())
         return row
-    before, y = on(device, *data(error, N_TEST, n_targets, 2 * seed + 1))
+    row["n_test"] = n_test
+    before, y = on(device, *data(error, n_test, n_targets, 2 * seed + 1))
     after = recalibrator.transform(before)
     row["nll loss"] = float((nll(y, after) - nll(y, before)).mean())
     row["nll error"] = float(after.log_normaliser_error.mean()) if hasattr(after, "log_normaliser_error") else 0.0
@@ -158,7 +161,7 @@ def repetition(error: str, n_cal: int, n_targets: int, seed: int, device: str = 
         row |= {
             f"KL {name}": float((truth + nll(y, law)).mean()) for name, law in (("before", before), ("after", after))
         }
-    level = LEVEL * math.sqrt(1 / n_cal + 1 / N_TEST)
+    level = LEVEL * math.sqrt(1 / n_cal + 1 / n_test)
     for name, law in (("before", before), ("after", after)):
         pit = projected_pit(y, Ensemble(equally_weighted_draws(law, 100, 1).members, reference=law))
         for item in paper_preranks(n_targets):
@@ -189,13 +192,13 @@ def cells(study: str, quick: bool) -> Iterator[tuple[str, int, int, int]]:
             yield from ((error, n_cal, d, seed) for d in dimensions for n_cal in sizes)
 
 
-def work(cell: tuple[str, int, int, int], device: str, deadline: float) -> dict[str, Any] | None:
+def work(cell: tuple[str, int, int, int], device: str, deadline: float, n_test: int) -> dict[str, Any] | None:
     torch.set_num_threads(1)
     if time.time() > deadline:
         return None
     error, n_cal, n_targets, seed = cell
     about = {"error": error, "n_cal": n_cal, "targets": n_targets, "seed": seed}
-    found = about | repetition(error, n_cal, n_targets, seed, device)
+    found = about | repetition(error, n_cal, n_targets, seed, device, n_test)
     torch.cuda.empty_cache()  # other processes may share the GPU
     return found
 
@@ -234,6 +237,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--test-cases", type=int, default=N_TEST)
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so many; the next call goes on")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -244,7 +248,8 @@ def main() -> None:
     known, deadline = done(path), time.time() + options.seconds
     left = [cell for cell in cells(options.study, options.quick) if cell not in known]
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(work, cell, options.device, deadline) for cell in left]):
+        tasks = [pool.submit(work, cell, options.device, deadline, options.test_cases) for cell in left]
+        for future in as_completed(tasks):
             if (record := future.result()) is not None:
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
