@@ -142,7 +142,8 @@ def test_what_was_not_run_is_said_and_nothing_breaks(make, tmp_path, reduced):
 @pytest.mark.parametrize(("trained", "other"), [("exact", "as published"), ("as published", "exactly")])
 def test_a_protocol_that_nobody_asked_for_is_not_called_missing(make, tmp_path, trained, other):
     write_report(make(["house"], seeds=(0, 1), trainings=(trained,), timings=False), tmp_path)
-    summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    summary, index = ((tmp_path / name).read_text(encoding="utf-8") for name in ("summary.md", "index.md"))
+    assert "Not made" not in index
     assert "unknown" not in summary
     assert "no such model" not in summary
     assert f"rained {other} at strength" not in summary

@@ -9,7 +9,7 @@ import pandas as pd
 
 from prerank.studies.benchmark.agreement import AT_SELECTED, CRITERIA, candidates, compare, shares
 from prerank.studies.benchmark.paper_values import paper_table
-from prerank.studies.benchmark.plan import NONE, PRERANKS
+from prerank.studies.benchmark.plan import NONE, PRERANKS, TOGETHER
 from prerank.studies.benchmark.records import Results, read_failures, read_results
 from prerank.studies.benchmark.report_figures import paper_figures, story, trained
 from prerank.studies.benchmark.report_files import write_csv, write_table, write_text
@@ -25,6 +25,7 @@ from prerank.studies.benchmark.summaries import (
     paper_cells,
     penalised,
     summarise,
+    was_trained,
 )
 from prerank.studies.benchmark.tables import (
     Show,
@@ -140,7 +141,8 @@ def _paper_tables(
     for name, layout in _LAYOUTS.items():
         own = cells[name]
         if own.empty:
-            absent.append(f"{layout.title}: no such model was run, or none is sound")
+            if was_trained(results, protocol.training, TOGETHER if name.endswith("_all") else ()):
+                absent.append(f"{layout.title}: no such model was run, or none is sound")
             continue
         write_csv(folder / f"{name}.csv", cell_csv(results, own, layout.columns), files)
         table = cell_table(

@@ -290,6 +290,8 @@ def index_page(
     lines = ["# Benchmark report", "", *(f"{place}. {text}" for place, text in enumerate(numbers, start=1)), ""]
     lines += [_what_ran(results), "", f"Counts, costs and computing times: [summary]({relpath(summary, out)}).", ""]
     for section in sections:
+        if not (section.pictures or section.tables or section.absent):
+            continue
         lines += [f"## {section.title}", "", section.text, ""]
         for picture in section.pictures:
             lines += [f"![{picture.file.stem.replace('-', ' ')}]({relpath(picture.file, out)})", ""]

@@ -4,7 +4,7 @@ Two steps, each a pure function of frames. A selection (`baseline`, `penalised`,
 gives a row per dataset, pre-rank and seed; `summarise` turns it into a row per cell.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -63,6 +63,15 @@ def says_scale(results: Results, dataset: str, prerank: str, evaluation: str) ->
     """Whether a cell is that of scale: with two targets the exact protocol has no dependency of its own."""
     two_targets = int(datasets_run(results)["n_targets"].get(dataset, 0)) == 2
     return evaluation == EXACT and prerank == "dependency" and two_targets
+
+
+def was_trained(results: Results, training: str, penalties: Collection[str] = ()) -> bool:
+    """Whether there is a model of that protocol, with one of the penalties if any are named.
+
+    What nobody asked for is not missing from a report.
+    """
+    models = results.models[results.models["training"] == training]
+    return bool((models["penalty"].isin(penalties) if penalties else models["penalty"] != NONE).any())
 
 
 def baseline(results: Results, protocol: Protocol, metric: str = "pce", part: str = "test") -> pd.DataFrame:
