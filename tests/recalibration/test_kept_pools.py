@@ -135,6 +135,8 @@ def test_a_second_tilt_that_is_needed_is_fitted_with_the_forecasts_own_pools(sta
 def test_a_pool_is_as_large_as_its_effective_share_asks_for(standard, share, pool):
     forecast = Tilted(standard(3), OldPITs((Location(),), 40, 0), torch.zeros(2, 1), 700, share=share)
     assert forecast.pool_worth(400) == pool
+    for larger in (forecast.with_pool(pool), forecast.with_pool(pool).select(slice(0, 2))):
+        assert larger.named(larger.case_ids).pool_worth(10**9) == 7000  # not ten times a pool that is larger already
 
 
 def test_a_forecast_can_be_asked_in_inference_mode():

@@ -41,9 +41,10 @@ class Tilted(Distribution):
 
     Draws are equally weighted: resampled by their weights, at even steps, from `pool` draws of the root, or from as many
     as are worth two for every draw that is asked for, by `share`, the effective share of a pool that is expected, but at
-    most ten times `pool` for that; so few are copies. `effective_size` (N,) is how many independent draws a pool is worth.
-    The normaliser, mean and covariance are averages over a pool; `log_normaliser_error` (N,) is the standard error of the
-    log density that comes of it, and where the effective size is small the log density is optimistic. Draws through
+    most `largest` for that (ten times `pool` if it is not given); so few are copies. `effective_size` (N,) is how many
+    independent draws a pool is worth. The normaliser, mean and covariance are averages over a pool;
+    `log_normaliser_error` (N,) is the standard error of the log density that comes of it, and where the effective size is
+    small the log density is optimistic. Draws through
     `prerank.forecast.equally_weighted_draws` depend on (seed, stream, case) alone if those of the root do.
     """
 
@@ -58,8 +59,10 @@ class Tilted(Distribution):
         pool: int = 2000,
         case_ids: Tensor | None = None,
         share: float = 1.0,
+        largest: int | None = None,
     ) -> None:
         self.base, self.pits, self.theta, self.pool, self.share = base, pits, theta, pool, share
+        self.largest = LARGEST_POOL * pool if largest is None else largest
         self.case_ids = torch.arange(base.batch_shape[-1]) if case_ids is None else case_ids
         self._known = _Known()
         super().__init__(base.batch_shape, base.event_shape, validate_args=False)
@@ -85,7 +88,7 @@ class Tilted(Distribution):
         theta = self.theta
         if theta.ndim == 3:
             theta = theta[cases.to(theta.device) if isinstance(cases, Tensor) else cases]
-        part = Tilted(select(self.base, cases), self.pits, theta, self.pool, ids, self.share)
+        part = Tilted(select(self.base, cases), self.pits, theta, self.pool, ids, self.share, self.largest)
         if self.has_pool:
             members, exponent = self._kept
             where = cases.to(members.device) if isinstance(cases, Tensor) else cases
@@ -95,15 +98,17 @@ class Tilted(Distribution):
     def named(self, case_ids: Tensor) -> "Tilted":
         """The same forecast, its draws and those of the tilts before it keyed by other identifiers (N,) of its cases."""
         base = self.base.named(case_ids) if isinstance(self.base, Tilted) else self.base
-        return Tilted(base, self.pits, self.theta, self.pool, case_ids, self.share)
+        return Tilted(base, self.pits, self.theta, self.pool, case_ids, self.share, self.largest)
 
     def with_pool(self, pool: int) -> "Tilted":
         """The same forecast, computed with another number of draws."""
-        return self if pool == self.pool else Tilted(self.base, self.pits, self.theta, pool, self.case_ids, self.share)
+        if pool == self.pool:
+            return self
+        return Tilted(self.base, self.pits, self.theta, pool, self.case_ids, self.share, self.largest)
 
     def pool_worth(self, n_draws: int) -> int:
-        """How many draws of the root are worth so many independent ones: `pool` at least, and ten times as many at most."""
-        return max(self.pool, min(math.ceil(n_draws / self.share), LARGEST_POOL * self.pool))
+        """How many draws of the root are worth so many independent ones: `pool` at least, and `largest` at most."""
+        return max(self.pool, min(math.ceil(n_draws / self.share), self.largest))
 
     def values_per_case(self, n_points: int) -> int:
         """Numbers of the largest temporary that so many points of a case take: their PITs, or their targets."""
