@@ -32,8 +32,8 @@ def test_a_pool_that_is_kept_serves_the_cases_that_are_selected():
     points = torch.randn(2, 7, 2, generator=torch.Generator().manual_seed(1))
     for cases in (some, slice(1, 3)):
         part, fresh = kept.select(cases), twice_tilted().select(cases)
-        assert "_kept" in part.__dict__
-        assert "_kept" not in fresh.__dict__
+        assert part.has_pool
+        assert not fresh.has_pool
         assert_close(part.mean, fresh.mean)
         assert_close(part.log_density(points), fresh.log_density(points))
         assert_close(part.reference_draws(9, "r").members, fresh.reference_draws(9, "r").members)
@@ -43,9 +43,10 @@ def test_a_pool_too_large_to_keep_is_not_kept(monkeypatch):
     monkeypatch.setattr(tilted, "MOST_KEPT", 5 * 60 * 2 - 1)
     forecast = twice_tilted()
     forecast.keep_pool()
-    assert "_kept" not in forecast.__dict__
+    assert not forecast.has_pool
     monkeypatch.setattr(tilted, "MOST_KEPT", 5 * 60 * 2)
     forecast.keep_pool()
+    assert forecast.has_pool
     assert forecast._kept[0].shape == (5, 60, 2)
 
 
