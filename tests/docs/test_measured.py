@@ -101,3 +101,5 @@ def test_shares_of_noticed_faults_are_those_of_the_record():
     recalibration = re.search(r"of 150 sampled .*? noticed \d+, ([\d.]+ %) \(95 % interval ([\d. to]+ %)\)", record)
     assert f"notice {core[1]} (95 % interval" in PAGE
     assert f"Of 150 faults in `prerank.recalibration` they notice {recalibration[1]} ({recalibration[2]})" in PAGE
+    telling = re.search(r"and ([\d.]+ %) \([\d. to]+ %\) of those that are not equivalent", record)
+    assert f"and {telling[1]} of those that change anything at all" in PAGE

@@ -134,6 +134,15 @@ def test_the_gain_is_that_of_fits_without_the_fold(wrong, held_out):
     assert step.gain > 0.1
 
 
+def test_a_fold_is_scored_by_what_the_others_say(wrong, held_out):
+    """Folds with opposite biases: each is moved further away by what is learnt from the other."""
+    forecast, _, _ = wrong
+    fold = held_out(forecast.mean, 2, seed=3).folds.fold
+    noise = torch.as_tensor(np.random.default_rng(4).normal(size=(40, 2)))
+    y = forecast.mean + 0.1 * noise + torch.where(fold == 0, 5.0, -5.0)[:, None]
+    assert Dressing().fit(forecast, held_out(y, 2, seed=3)).gain < -2.0
+
+
 def test_units_of_the_targets_change_nothing_but_the_units(wrong, held_out):
     forecast, y, weights = wrong
     unit = torch.tensor([10.0, 0.02]).double()
