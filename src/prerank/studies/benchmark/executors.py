@@ -46,9 +46,10 @@ def attempt(fleet: Fleet, settings: Settings, checkpoint: Path, progress: Progre
 
 
 def attempt_beside(fleet: Fleet, settings: Settings, checkpoint: Path, before_others: bool) -> Outcome:
-    """The same in one of several processes on a GPU: `before_others` there, and leaving it no memory that it has used.
+    """The same in one of several processes that may share a GPU, which gives back the memory it used there.
 
-    Where processes compute on a GPU at the same time (CUDA's Multi-Process Service), each has a priority from its start.
+    Where processes compute at the same time (CUDA's Multi-Process Service), each has one priority from its start: that of
+    its first fleet, which goes `before_others` or after.
     """
     os.environ.setdefault("CUDA_MPS_CLIENT_PRIORITY", "0" if before_others else "1")
     try:

@@ -53,10 +53,10 @@ def story(results: Results, out: Path, files: list[Path]) -> Section:
 def trained(results: Results, out: Path, files: list[Path]) -> Section:
     """Does either penalty calibrate, judged exactly?"""
     title = "What either penalty does to calibration"
-    before = summarise(baseline(results, EXACT_PROTOCOL))
-    after = [summarise(penalised(results, Protocol(training, EXACT))) for training in (EXACT, AS_PUBLISHED)]
     if not all(was_trained(results, training) for training in (EXACT, AS_PUBLISHED)):
         return Section(title, "")
+    before = summarise(baseline(results, EXACT_PROTOCOL))
+    after = [summarise(penalised(results, Protocol(training, EXACT))) for training in (EXACT, AS_PUBLISHED)]
     if before.empty or any(cells.empty for cells in after):
         return Section(
             title, "", absent=["the comparison of both penalties: it needs baselines and strength 10 of both"]

@@ -45,6 +45,7 @@ from prerank.studies.benchmark.text_tables import frame_table, markdown, of_what
 from prerank.studies.protocols import EXACT
 from prerank.wording import counted
 
+_NO_PENALTY = "No model with a penalty was run."
 _QUARTILES = ("lower quartile", "median", "upper quartile")
 _PRICE = {f"energy score, {name}": "+.1%" for name in _QUARTILES} | {f"NLL, {name}": "+.3f" for name in _QUARTILES}
 _STRENGTHS = {"strength": "g", "PCE": ".3f", "energy score": "+.2%", "NLL": "+.4f"}
@@ -189,7 +190,7 @@ def _calibrates(results: Results, tuned: Tuned) -> str:
     ]
     changes = of_what_ran(calibration_table(results, tuned))
     if changes.empty:
-        return "No model with a penalty was run."
+        return _NO_PENALTY
     table = markdown(frame_table(changes, "Change of the exact PCE", _PCE, notes))
     where = ["Medians over pre-ranks of the bias-corrected exact PCE at strength 10; better: cells where it falls"]
     return f"{table}\n{markdown(frame_table(of_what_ran(by_dataset(results)), 'Where it helps', _PCE, where))}"
@@ -203,7 +204,7 @@ def _degrades(results: Results, tuned: Tuned) -> str:
     ]
     changes = of_what_ran(degradation_table(results, tuned))
     if changes.empty:
-        return "No model with a penalty was run."
+        return _NO_PENALTY
     return markdown(frame_table(changes, "Change of the scores", {}, notes))
 
 
@@ -249,7 +250,7 @@ def _costs(results: Results, tuned: Tuned) -> str:
             title = f"Change against the baseline, trained and evaluated {_manner(protocol)}, {what}"
             if not table.empty:
                 parts.append(markdown(frame_table(table, title, _PRICE, notes)))
-    return "\n".join(parts) or "No model with a penalty was run."
+    return "\n".join(parts) or _NO_PENALTY
 
 
 def _computing(results: Results) -> str:
