@@ -50,8 +50,6 @@ DATASETS = (
 )  # fmt: skip
 """Those whose training takes longest first."""
 TELLING = ("households", "air", "births2", "scm20d", "scpf", "wq")
-LONG = ("calcofi",)
-"""Trained with a penalty on all pre-ranks alone: 300,000 steps."""
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 TEST_ROWS, DRAWS, STRENGTH, POOL = 1024, 200, 10.0, Tilt().pool
 
@@ -192,13 +190,13 @@ def judge_penalties(dataset: str, out: Path, device: str, budget: Budget, deadli
     """Networks with a penalty on one pre-rank, each judged by its own, and with one on all of them."""
     folder, rows = Folder(out), {seed: parts_of(dataset, seed, device) for seed in PAPER_SEEDS}
     preranks = paper_preranks(rows[PAPER_SEEDS[0]]["test"].y.shape[-1])
-    kinds = {"penalty on all": preranks}
-    if dataset not in LONG:
-        kinds |= {f"penalty on {item.name}": (item,) for item in preranks}
-    if all(set(kinds) <= folder.done(dataset, seed) for seed in PAPER_SEEDS):
+    kinds = {"penalty on all": preranks} | {f"penalty on {item.name}": (item,) for item in preranks}
+    done = set.intersection(*(folder.done(dataset, seed) for seed in PAPER_SEEDS))
+    kinds = {method: penalised for method, penalised in kinds.items() if method not in done}
+    if not kinds:
         return
     runs = [Run(seed, PreRankPenalty(kind), STRENGTH) for kind in kinds.values() for seed in PAPER_SEEDS]
-    fitted = train(dataset, runs, out, "penalised", device, budget, deadline)
+    fitted = train(dataset, runs, out, f"penalised-{len(kinds)}", device, budget, deadline)
     for place, run in enumerate(runs):
         method = list(kinds)[place // len(PAPER_SEEDS)]
         if method in folder.done(dataset, run.seed):

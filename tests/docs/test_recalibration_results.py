@@ -56,6 +56,15 @@ def test_the_tables_are_made_from_the_records(summary, benchmark_script):
     assert f"covered as promised in all {int(own.sum())} cells" in " ".join(PAGE.split())
 
 
+def test_every_method_has_all_datasets_and_seeds(summary, benchmark_script):
+    tables = benchmark_script("recalibration_tables")
+    cells = tables.means(tables.cell_table(tables.read(FOLDER / "real.jsonl")))
+    assert set(summary) == set(tables.ORDER)
+    assert {row["datasets"] for row in summary.values()} == {"15"}
+    assert {row["cells"] for row in summary.values()} == {"105"}
+    assert set(cells["seeds"]) == {5}
+
+
 def test_what_the_page_says_of_single_datasets_is_recorded(benchmark_script):
     records = benchmark_script("recalibration_tables").read(FOLDER / "real.jsonl")
     n_cal = {item["dataset"]: item["n_cal"] for item in records if item["method"] == "plain"}

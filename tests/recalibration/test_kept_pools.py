@@ -200,3 +200,56 @@ def test_a_second_tilt_needs_a_pool_of_a_few_cases_at_a_time(monkeypatch, pools_
     pools_at_once[0] = 0
     assert_close(Tilt(n_draws=5, n_reference=40).points(twice_tilted(40), held_out, old), whole)
     assert pools_at_once[0] <= 2 * (2 * 2 * 60)
+
+
+def few_points(n=40):
+    return torch.randn(n, 3, 2, generator=torch.Generator().manual_seed(2))
+
+
+def test_a_log_density_at_few_points_needs_a_pool_of_a_few_cases_at_a_time(monkeypatch, pools_at_once):
+    points = few_points()
+    whole = twice_tilted(40).log_density(points)
+    monkeypatch.setattr(chunks, "ELEMENTS", 2 * 60 * 8)
+    monkeypatch.setattr(tilted, "MOST_KEPT", 0)
+    pools_at_once[0] = 0
+    assert_close(twice_tilted(40).log_density(points), whole)
+    assert pools_at_once[0] <= 2 * (2 * 2 * 60)
+
+
+def test_a_third_tilt_is_cut_by_the_largest_pool_below_it(monkeypatch, pools_at_once):
+    def forecast():
+        twice = twice_tilted(40)
+        twice.base = twice.base.with_pool(240)
+        return Tilted(twice, twice.pits, twice.theta, 60)
+
+    whole = forecast().log_weights(few_points())
+    monkeypatch.setattr(chunks, "ELEMENTS", 2 * 240 * 8)
+    monkeypatch.setattr(tilted, "MOST_KEPT", 0)
+    pools_at_once[0] = 0
+    assert_close(forecast().log_weights(few_points()), whole)
+    assert pools_at_once[0] <= 2 * (2 * (240 + 60))
+
+
+def test_other_points_need_no_other_pools(monkeypatch):
+    """Pools of the tilts before are kept if they are not too large."""
+    monkeypatch.setattr(chunks, "ELEMENTS", 2 * 60 * 8)
+    twice = twice_tilted(40)
+    forecast = Tilted(twice, twice.pits, twice.theta, 60)
+    forecast.log_density(few_points())
+    assert not forecast.has_pool
+    assert twice.has_pool
+    assert twice.base.has_pool
+    monkeypatch.setattr(tilted, "equally_weighted_draws", lambda *_: pytest.fail("a pool was made"))
+    assert forecast.log_density(few_points() + 1.0).isfinite().all()
+
+
+def test_a_pool_that_is_made_for_few_points_counts_unless_it_is_kept():
+    forecast = twice_tilted()
+    assert forecast.values_per_case(3) == 60 * 8
+    assert forecast.values_for_pits(3) == 60 * 8
+    assert forecast.values_per_case(100) == 100 * 8
+    forecast.base.keep_pool()
+    assert forecast.values_per_case(3) == 3 * 8
+    assert forecast.values_for_pits(3) == 60 * 8
+    forecast.keep_pool()
+    assert forecast.values_for_pits(3) == 3 * 8

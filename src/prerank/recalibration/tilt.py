@@ -82,8 +82,8 @@ class Tilt:
         """PITs (N, M + 1, K) of the observations and of draws, the observation first, in single precision."""
         parts, cases = [], torch.arange(len(held_out.y), device=held_out.y.device)
         values = (self.n_draws + 1) * 8 * law.event_shape[-1]
-        if isinstance(law, Tilted) and not law.has_pool:
-            values = max(values, law.values_per_case(law.pool))  # a pool is made for these cases
+        if isinstance(law, Tilted):
+            values = max(values, law.values_for_pits(self.n_draws + 1))
         for some in some_cases(law, values, held_out.y.device):
             part, ids = select(law, some), cases[some]
             if isinstance(part, Tilted):

@@ -111,13 +111,20 @@ class Tilted(Distribution):
         return max(self.pool, min(math.ceil(n_draws / self.share), self.largest))
 
     def values_per_case(self, n_points: int) -> int:
-        """Numbers of the largest temporary that so many points of a case take: their PITs, or their targets."""
-        return max(self.theta.shape[-1], 8) * n_points
+        """Numbers of the largest temporary that weights of so many points of a case take: PITs, or targets."""
+        own = max(self.theta.shape[-1], 8) * n_points
+        return max(own, self.base.values_for_pits(n_points)) if isinstance(self.base, Tilted) else own
+
+    def values_for_pits(self, n_points: int) -> int:
+        """The same for PITs under this forecast: they are learnt from its pool, which is made for them unless it is kept."""
+        return self.values_per_case(n_points if self.has_pool else max(n_points, self.pool))
 
     def log_weights(self, points: Tensor) -> Tensor:
         """The exponent of the tilt, of all tilts, at points (N, P, D): (N, P)."""
         if (known := self._known.get(points)) is not None:
             return known
+        if isinstance(self.base, Tilted):
+            self.base.keep_pool()  # other points will need it too
         result = points.new_empty(points.shape[:-1])
         for cases, part in self._parts(points.shape[-2], points.device):
             result[cases] = part._exponent(points[cases])
@@ -222,8 +229,12 @@ class Tilted(Distribution):
     def keep_pool(self) -> None:
         """Make the pool of all cases now, and keep it, unless it would take more than half a gigabyte.
 
-        What is selected from this forecast then has its part of it.
+        The same goes for the tilts before it. What is selected from this forecast then has its part of these pools.
         """
+        if isinstance(self.base, Tilted):
+            self.base.keep_pool()
+        if self.has_pool:
+            return
         if self.batch_shape[-1] * self.pool * self.event_shape[-1] > MOST_KEPT or not hasattr(self.root, "select"):
             return
         parts = [part._kept for _, part in self._parts(self.pool, None)]
