@@ -14,13 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.calibration import Dependency, Scale, SmoothRank, pce_kde, principal_directions, smooth_pit
+from prerank.calibration import Dependency, Scale, SmoothRank, bandwidths, pce_kde, principal_directions, smooth_pit
 from prerank.calibration.jointcdf import smooth_log_joint_cdf
 from prerank.forecast import Ensemble, GaussianMixture
+from prerank.kernels import MINIBATCH, without
 from prerank.models.network import mixture_from, perceptron
 from prerank.randomness import mix, normal, normals_of_step
 from prerank.studies.published import soft_draws, soft_joint_cdf, with_gumbel
-from prerank.training.fleet import Architecture, Run, adam, new_fleet
+from prerank.training import TrainingSet
+from prerank.training.batches import Batches
+from prerank.training.fleet import Architecture, Run, adam, all_finite, new_fleet
 
 LIMIT = 2e-4  # float32 arithmetic through a Cholesky factor of moderate condition; tf32 would give 1e-3
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -83,7 +86,15 @@ def of_mixtures(n_targets: int) -> Iterator[Row]:
 
     yield from errors("log density", density, (*law, torch.zeros(MODELS, CASES, 1, n_targets, device=DEVICE)))
     yield from errors("log likelihood", lambda a, b, c: GaussianMixture(a, b, c).log_prob(y.to(a)), law)
+    owner = torch.tensor([1, 0, 1], device=DEVICE)
+
+    def shared(logits, loc, tril):
+        ensemble = GaussianMixture(logits, loc, tril.tril()).draws_from([noise[:2].to(loc)], owner=owner)[0]
+        assert ensemble.weights is not None
+        return (ensemble.members.square().sum(-1) * ensemble.weights).sum(-1)
+
     yield from errors("draws", drawn, law)
+    yield from errors("draws of shared numbers", shared, law)
     for what, u in (("PIT along common directions", common), ("PIT along own directions", own)):
         yield from errors(what, lambda a, b, c, u=u: GaussianMixture(a, b, c.tril()).pit_along(u.to(a), y.to(a)), law)
     yield from errors("published draws", lambda a, b, c: soft_draws(GaussianMixture(a, b, c.tril()), soft.to(a)), law)
@@ -106,7 +117,7 @@ def of_ranks(n_targets: int) -> Iterator[Row]:
 
     def joint(points, draws, weights):
         bandwidth = torch.full_like(points[..., :1, :], 0.6).detach()
-        return smooth_log_joint_cdf(points, draws, weights.softmax(-1), bandwidth)
+        return smooth_log_joint_cdf(points, draws, weights.exp(), bandwidth)
 
     def vanishing(points, draws):
         # every third draw weighs nothing and lies nearest: dlogF/dw, a quotient of two tiny numbers, would overflow
@@ -121,15 +132,23 @@ def of_ranks(n_targets: int) -> Iterator[Row]:
         yield from errors(what, joint, given)
         yield from errors(f"published {what}", lambda p, r: soft_joint_cdf(p, r, 3.0), given[:2])
     yield from errors("joint CDF, no weight", vanishing, (points, members))
+    for what, drawn, own in (("bandwidths", members, weights), ("bandwidths, many draws", many[1], many[2])):
+        drawn = torch.cat([drawn[..., :-1], torch.full_like(drawn[..., :1], 3.0)], -1)  # points that all agree
+        found, exact = (bandwidths(drawn.to(t), own.to(t).exp()) for t in (torch.float32, torch.float64))
+        yield what, "value", relative(found, exact)
     pit, cases = torch.special.ndtr(numbers(MODELS, CASES, n_targets)), numbers(MODELS, CASES).exp()
-    for what, given in (("smooth PCE", None), ("weighted smooth PCE", cases)):
-        yield from errors(what, lambda z, given=given: pce_kde(z, 20.0, case_weights=given), (pit,))
+    for what, given, power in (("smooth PCE", None, 1), ("weighted smooth PCE", cases, 1), ("squared PCE", cases, 2)):
+        yield from errors(
+            what, lambda z, given=given, power=power: pce_kde(z, 20.0, power=power, case_weights=given), (pit,)
+        )
     if n_targets > 1:
         a = numbers(500 if DEVICE == "cuda" else 5, n_targets, 3 * n_targets)
         a = a @ a.mT
         v = principal_directions(a).double()
         values = torch.linalg.eigvalsh(a.double()).flip(-1)
         yield "eigenvectors", "A v = lambda v", relative(a.double() @ v, v * values[:, None, :])
+        positive = v.gather(-2, v.abs().argmax(-2, keepdim=True)) > 0
+        yield "eigenvectors", "signs", relative(positive, torch.ones_like(v[:, :1]))
 
 
 def of_training(n_targets: int) -> Iterator[Row]:
@@ -165,6 +184,21 @@ def of_training(n_targets: int) -> Iterator[Row]:
     for (name, value), reference in pairs:
         if name.startswith(("weights", "first", "second")) and reference.norm() > 0:
             yield "Adam", name, relative(value, reference)
+    seeds = torch.tensor([1, 0, 1], device=DEVICE)
+    tables = [numbers(2, 50, 7), numbers(2, 50, n_targets), numbers(2, 50)]
+    rows = torch.tensor([[3, 49, -1], [0, 1, 2]], device=DEVICE)
+    data = TrainingSet(*(table[0] for table in tables[:2]), *(table[0] for table in tables[:2]))
+    batches = Batches([data, data], [0, 1], 3)
+    batches.x, batches.y, batches.weights = tables
+    taken = batches.take(rows, seeds)
+    with without([MINIBATCH]):
+        expected = batches.take(rows, seeds)
+    for name, value, reference in zip(("features", "targets", "weights"), taken, expected, strict=True):
+        yield "minibatch", name, relative(value, reference.double())
+    large = numbers(MODELS, 100, 100)
+    large[2, 99, 99] = torch.inf
+    found = all_finite([numbers(MODELS), *gradients, large])
+    yield "all finite", "models", relative(found, torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64, device=DEVICE))
 
 
 def let_loops_be_interpreted() -> None:

@@ -136,7 +136,11 @@ def test_a_smooth_joint_cdf_has_the_gradient_of_its_formula_in_points_draws_and_
     width = 0.5 + torch.rand(2, 1, 3, generator=generator, dtype=torch.float64)
     found = smooth_log_joint_cdf(points, draws, weights, width)
     excess = ((draws[:, None] - points[:, :, None]) / width[:, None]).clamp_min(0)
-    expected = (weights[:, None] * (-0.5 * excess.square().sum(-1)).exp()).sum(-1).log()
+    share = weights / weights.sum(-1, keepdim=True)
+    expected = (share[:, None] * (-0.5 * excess.square().sum(-1)).exp()).sum(-1).log()
     torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(smooth_log_joint_cdf(points, draws, 7 * weights, width), expected)
+    equal = smooth_log_joint_cdf(points, draws, torch.ones_like(weights), width)
+    torch.testing.assert_close(smooth_log_joint_cdf(points, draws, None, width), equal)
     given = [part.requires_grad_() for part in (points, draws, weights)]
     assert torch.autograd.gradcheck(lambda *parts: smooth_log_joint_cdf(*parts, width), given)

@@ -126,6 +126,15 @@ def test_noise_given_is_noise_used():
     torch.testing.assert_close(sets[1].members[0, :count], expected.expand(count, 3), rtol=1e-12, atol=0)
 
 
+def test_models_may_share_their_noise():
+    law = mixture(lead=(3, 2))
+    noise = torch.randn(2, 2, 6, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    owner = torch.tensor([1, 0, 1])
+    (shared,), (copied,) = law.draws_from([noise], owner=owner), law.draws_from([noise[owner]])
+    assert torch.equal(shared.members, copied.members)
+    assert torch.equal(shared.weights, copied.weights)
+
+
 def test_two_streams_two_seeds_and_two_cases_have_different_draws():
     law = mixture(lead=(4,)).select(torch.tensor([0, 0]))  # the same law twice
     first = law.ensemble(5)

@@ -209,6 +209,15 @@ def test_a_cpu_takes_a_penalty_whole_and_a_gpu_all_models_with_the_same_part():
     assert whole.sizes == by_parts.sizes == [1, 2, 1, 1]
 
 
+def test_the_models_of_a_group_are_a_view_where_they_stand_together():
+    apart = [MIXED[1], Run(0, PreRankPenalty(Location(), n_draws=12), 1.0), MIXED[3]]
+    numbers = torch.arange(3)
+    parts = {group.penalty.name: group.part(numbers) for group in groups_of(apart, True).groups}
+    assert {name: part.tolist() for name, part in parts.items()} == {"location": [0, 1], "scale": [0, 2]}
+    shares = {name: part.data_ptr() == numbers.data_ptr() for name, part in parts.items()}
+    assert shares == {"location": True, "scale": False}
+
+
 def test_penalties_are_the_same_whole_and_by_their_parts():
     generator = torch.Generator().manual_seed(0)
     loc, y = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((5, 8, 2, 3), (5, 8, 3)))

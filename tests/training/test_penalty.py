@@ -25,7 +25,7 @@ from prerank.calibration import (
 from prerank.calibration.projection import PointwiseProjection
 from prerank.forecast import Ensemble, GaussianMixture
 from prerank.models import MixtureNetwork
-from prerank.training import PreRankPenalty, Stream
+from prerank.training import PreRankPenalty, SharedNumbers, Stream
 
 SMOOTH = SmoothRank(temperature=3.0)  # gentle sigmoids, so that finite differences see the same slope as the gradient
 SEVEN = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula()]
@@ -176,7 +176,7 @@ def test_random_numbers_are_asked_for_only_where_they_are_used(preranks, ranks, 
     penalty = PreRankPenalty(preranks, n_draws=12)
     law = GaussianMixture(*parameters(cases=5)[:3])
     wanted = [name for name, needed in (("ranked", ranks), ("learnt", learns)) if needed]
-    assert penalty.streams(law, 5) == dict.fromkeys(wanted, Stream((5, 12, 3)))
+    assert penalty.streams(law, 5) == dict.fromkeys(wanted, Stream((5, 12, 3), shared=True))
     # what is asked for is enough, and given in place of the keyed numbers it decides the value
     y = parameters(cases=5)[3]
     noise, others = noise_for(penalty, law, 5), noise_for(penalty, law, 5, seed=2)
@@ -185,6 +185,20 @@ def test_random_numbers_are_asked_for_only_where_they_are_used(preranks, ranks, 
     assert (penalty(y, law, noise=others) != value) == ranks
     if learns:
         assert penalty(y, law, noise={"ranked": noise["ranked"], "learnt": others["learnt"]}) != value
+
+
+@pytest.mark.parametrize("shared", [("ranked", "learnt"), ("learnt",)], ids="+".join)
+def test_numbers_that_models_share_are_those_of_a_copy_for_each(shared):
+    penalty = PreRankPenalty(Copula(), n_draws=12)
+    laws = [parameters(cases=5, seed=seed) for seed in range(3)]
+    law, y = GaussianMixture(*(torch.stack(parts) for parts in list(zip(*laws, strict=True))[:3])), laws[0][3]
+    sets = [noise_for(penalty, law, 5, seed) for seed in (1, 2)]
+    owner = torch.tensor([1, 0, 1])
+    common = {name: SharedNumbers(torch.stack([each[name] for each in sets]), owner) for name in ("ranked", "learnt")}
+    given = {name: part if name in shared else part.of_models() for name, part in common.items()}
+    found = penalty(y.expand(3, 5, 3), law, noise=given)
+    alone = [penalty(y, GaussianMixture(*laws[e][:3]), noise=sets[owner[e]]) for e in range(3)]
+    torch.testing.assert_close(found, torch.stack(alone), rtol=1e-12, atol=0)
 
 
 def test_a_penalty_in_single_precision_stays_there_whatever_torchs_default():

@@ -79,5 +79,8 @@ def test_minibatches_hold_every_row_once_and_depend_on_seed_and_epoch_alone(tiny
         assert torch.equal(order[0][:70].sort().values, torch.arange(70))
         assert (order[:, 70:] == -1).all()
     assert not torch.equal(both.order(0), both.order(1))
-    _, _, weights = both.take(both.order(0)[:, 64:96])
-    assert weights.sum(-1).tolist() == [6.0, 6.0]
+    rows = both.order(0)[:, 64:96]
+    x, y, weights = both.take(rows, torch.tensor([1, 0, 1]))
+    assert weights.sum(-1).tolist() == [6.0, 6.0, 6.0]
+    assert torch.equal(x[2, :6], data.x[rows[1, :6]])
+    assert torch.equal(y[1, :6], data.y[rows[0, :6]])

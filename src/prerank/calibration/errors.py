@@ -9,7 +9,7 @@ from prerank.calibration.inputs import require_power
 from prerank.calibration.intervals import curve_sums
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import accepts_arrays
-from prerank.kernels import SMOOTH_CDF, kernel_for
+from prerank.kernels import SMOOTH_PCE, kernel_for
 
 _MOST = 1 << 19  # PITs whose curve is taken at once, in about 50 MB
 
@@ -165,14 +165,14 @@ def pce_kde(
     True
     """
     levels = (centred_levels(n_levels) if levels is None else levels).to(pit)
+    if fused := kernel_for(SMOOTH_PCE, pit, levels, fixed=(levels, case_weights)):
+        return fused(pit, case_weights, levels, temperature, power)
     distance = (levels - _smooth_cdf(pit, case_weights, levels, temperature)).abs()
     return (distance if power == 1 else distance.pow(power)).mean(-1)
 
 
 def _smooth_cdf(pit: Tensor, case_weights: Tensor | None, levels: Tensor, temperature: float) -> Tensor:
     """Weighted means of sigmoids over the cases, (..., K, J)."""
-    if fused := kernel_for(SMOOTH_CDF, pit, levels, fixed=(levels, case_weights)):
-        return fused(pit, case_weights, levels, temperature)
     smooth = torch.sigmoid(temperature * (levels[:, None] - pit.mT[..., None, :]))  # (..., K, J, N)
     if case_weights is None:
         return smooth.mean(-1)

@@ -21,18 +21,25 @@ from prerank.kernels import JOINT_CDF, kernel_for
 SMALLEST_WEIGHT = 1e-30  # a draw that weighs less has no say, and its weight no gradient that a float could hold
 
 
-def smooth_log_joint_cdf(points: Tensor, draws: Tensor, weights: Tensor, bandwidth: Tensor) -> Tensor:
-    """log F of points (..., N, P, D) under draws (..., N, R, D) with weights (..., N, R): (..., N, P).
+def smooth_log_joint_cdf(points: Tensor, draws: Tensor, weights: Tensor | None, bandwidth: Tensor) -> Tensor:
+    """log F of points (..., N, P, D) under draws (..., N, R, D) with weights (..., N, R), of any sum: (..., N, P).
 
     Differentiable in points, draws and weights; the bandwidth (..., N, 1, D) is a constant.
     """
     lead = torch.broadcast_shapes(points.shape[:-2], draws.shape[:-2])
-    scaled = (points / bandwidth).expand(*lead, *points.shape[-2:]).reshape(-1, *points.shape[-2:])
-    centres = (draws / bandwidth).expand(*lead, *draws.shape[-2:]).reshape(-1, *draws.shape[-2:])
-    share = weights.expand(*lead, weights.shape[-1]).reshape(-1, weights.shape[-1])
-    if fused := kernel_for(JOINT_CDF, scaled, centres, share):
-        return fused(scaled, centres, share, SMALLEST_WEIGHT).reshape(*lead, points.shape[-2])
-    return _LogJointCDF.apply(scaled, centres, share).reshape(*lead, points.shape[-2])
+    if weights is None:
+        weights = draws.new_ones(draws.shape[-2])
+
+    def flat(part: Tensor, axes: int = 2) -> Tensor:
+        own = part.shape[part.ndim - axes :]
+        return part.expand(*lead, *own).reshape(-1, *own)
+
+    if fused := kernel_for(JOINT_CDF, points, draws, weights, bandwidth, fixed=(bandwidth,)):
+        found = fused(flat(points), flat(draws), flat(weights, 1), flat(bandwidth)[:, 0], SMALLEST_WEIGHT)
+    else:
+        share = weights / weights.sum(-1, keepdim=True)
+        found = _LogJointCDF.apply(flat(points / bandwidth), flat(draws / bandwidth), flat(share, 1))
+    return found.reshape(*lead, points.shape[-2])
 
 
 def _exceeding(points: Tensor, draws: Tensor, out: Tensor) -> Tensor:

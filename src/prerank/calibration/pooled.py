@@ -5,6 +5,7 @@ from torch import Tensor
 
 from prerank.calibration.rounding import power_of_two_above
 from prerank.forecast import blocks, log_sum_exp, total
+from prerank.kernels import BANDWIDTHS, kernel_for
 
 
 def _by_case(points: Tensor, centres: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -25,6 +26,10 @@ def bandwidths(centres: Tensor, weights: Tensor | None = None) -> Tensor:
     effective number of centres.
     """
     n_centres, n_targets = centres.shape[-2:]
+    if weights is not None and (
+        fused := kernel_for(BANDWIDTHS, centres, weights, fixed=(centres, weights), targets=n_targets)
+    ):
+        return fused(centres, weights)
     # from the first centre, so that centres that agree have no spread, and in a unit whose squares do not overflow
     deviation = centres - centres[..., :1, :]
     unit = power_of_two_above(deviation.abs().amax(-2, keepdim=True))

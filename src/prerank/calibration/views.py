@@ -96,13 +96,13 @@ class PointsView:
         return Learnt(lambda points: log_kernel_density(points, centres, weights), "log density", note)
 
     def joint_cdf(self, n_draws: int = 0) -> Learnt:
-        centres, weights, probabilities = self.points.members, self.points.weights, self.points.probabilities
+        centres, weights = self.points.members, self.points.weights
         note = f"joint CDF of {self.n_points} points"
         if not self.smooth:
             return Learnt(lambda points: joint_cdf(points, centres, weights), "joint CDF", note)
         bandwidth = bandwidths(centres.detach(), None if weights is None else weights.detach())
         return Learnt(
-            lambda points: smooth_log_joint_cdf(points, centres, probabilities, bandwidth),
+            lambda points: smooth_log_joint_cdf(points, centres, weights, bandwidth),
             "log joint CDF",
             f"smooth {note}",
         )

@@ -219,8 +219,11 @@ class GaussianMixture(Distribution):
             _, noise = self._noise(n_draws, seed, stream, case_ids)
         return self.draws_from([noise], at_least)[0]
 
-    def draws_from(self, noises: Sequence[Tensor], at_least: int = 2) -> list[Ensemble]:
-        """Several sets of weighted, differentiable draws, as `draw` makes them: one per noise (..., N, S, D), equal S."""
+    def draws_from(self, noises: Sequence[Tensor], at_least: int = 2, owner: Tensor | None = None) -> list[Ensemble]:
+        """Several sets of weighted, differentiable draws, as `draw` makes them: one per noise (..., N, S, D), equal S.
+
+        E models may share their noise: with `owner` (E,) model e has that of noise (M, N, S, D) at owner[e].
+        """
         n_draws = noises[0].shape[-2]
         if n_draws < self.n_components * at_least:
             raise ValueError(
@@ -235,7 +238,7 @@ class GaussianMixture(Distribution):
             position = torch.arange(n_draws, device=counts.device)
             choice = (position[:, None] >= counts.cumsum(-1)[..., None, :-1]).sum(-1)
             share = (weights / counts).gather(-1, choice)
-        return [Ensemble(self._combine(choice, noise), share) for noise in noises]
+        return [Ensemble(self._combine(choice, noise, owner), share) for noise in noises]
 
     def _noise(self, count: int, seed: int, stream: str, case_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         # Leading axes (several models) share their noise: common random numbers, and one generation for a fleet.
@@ -249,11 +252,12 @@ class GaussianMixture(Distribution):
             return pick[0], noise[0]
         return pick.expand(*self.batch_shape, count), noise.expand(*self.batch_shape, count, self.n_targets)
 
-    def _combine(self, choice: Tensor, noise: Tensor) -> Tensor:
-        """mu_c + L_c eps with c = choice (..., N, M), eps = noise (..., N, M, D)."""
-        parts = self.loc, self.scale_tril, choice, noise
+    def _combine(self, choice: Tensor, noise: Tensor, owner: Tensor | None = None) -> Tensor:
+        """mu_c + L_c eps with c = choice (..., N, M), eps = noise (..., N, M, D), or that of the owner."""
         if fused := kernel_for(DRAWS, self.loc, noise, targets=self.n_targets):
-            return fused(*parts)
+            return fused(self.loc, self.scale_tril, choice, noise, owner)
+        noise = noise if owner is None else noise[owner]
+        parts = self.loc, self.scale_tril, choice, noise
         axes = len(self.batch_shape)
         flat = [part.reshape(self.batch_shape.numel(), *part.shape[axes:]).contiguous() for part in parts]
         return Draw.apply(*flat).reshape(noise.shape)

@@ -1,4 +1,4 @@
-"""The Triton kernel behind a fleet's optimiser on a GPU: one launch for all tensors of its models.
+"""The Triton kernels behind a fleet's optimiser on a GPU: one launch for all tensors of its models.
 
 A program has a block of one model's numbers in one tensor. Tensors come in a fixed number of places, of which those
 that are not needed have size zero; block numbers count through the places.
@@ -14,6 +14,7 @@ from torch import Tensor
 
 _BLOCK = 1024
 _PLACES = 6  # for the tensors of three layers
+_FOR_NUMBERS = 7  # and one for the loss
 
 
 @triton.jit
@@ -68,9 +69,43 @@ def _adam(
         _move(w5, m5, v5, g5, model, block, s5, rate, root, epsilon, SHARE1, SHARE2, BLOCK)
 
 
-def _filled(tensors: Sequence[Tensor]) -> list[Tensor]:
+@triton.jit
+def _broken(gradient, model, size, BLOCK: tl.constexpr):
+    """How many of a model's numbers in one tensor are not finite, of those that are this program's."""
+    count = tl.zeros((BLOCK,), dtype=tl.int32)
+    for start in range(tl.program_id(1) * BLOCK, size, tl.num_programs(1) * BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        g = tl.load(gradient + model * size + i, mask=i < size, other=0.0)
+        count += (g - g != 0.0).to(tl.int32)  # infinity minus itself is not a number, and differs from everything
+    return tl.sum(count, 0)
+
+
+@triton.jit
+def _finite(g0, g1, g2, g3, g4, g5, g6, s0, s1, s2, s3, s4, s5, s6, finite, BLOCK: tl.constexpr):
+    model = tl.program_id(0).to(tl.int64)
+    count = _broken(g0, model, s0, BLOCK) + _broken(g1, model, s1, BLOCK) + _broken(g2, model, s2, BLOCK)
+    count += _broken(g3, model, s3, BLOCK) + _broken(g4, model, s4, BLOCK) + _broken(g5, model, s5, BLOCK)
+    count += _broken(g6, model, s6, BLOCK)
+    tl.store(finite + model * tl.num_programs(1) + tl.program_id(1), count == 0)
+
+
+def all_finite(tensors: Sequence[Tensor]) -> Tensor:
+    """Which models (E,) have only finite numbers in all of the tensors (E, ...)."""
+    found = []
+    for start in range(0, len(tensors), _FOR_NUMBERS):
+        part = [tensor.contiguous() for tensor in tensors[start : start + _FOR_NUMBERS]]
+        sizes = [tensor[0].numel() for tensor in part] + [0] * (_FOR_NUMBERS - len(part))
+        shares = triton.cdiv(max(sizes), 4 * 4 * _BLOCK)
+        finite = torch.empty(len(part[0]), shares, dtype=torch.bool, device=part[0].device)
+        _finite[tuple(finite.shape)](*_filled(part, _FOR_NUMBERS), *sizes, finite, 4 * _BLOCK, num_warps=8)
+        found.append(finite)
+    joined = found[0] if len(found) == 1 else torch.cat(found, 1)
+    return joined[:, 0] if joined.shape[1] == 1 else joined.all(1)
+
+
+def _filled(tensors: Sequence[Tensor], places: int = _PLACES) -> list[Tensor]:
     """The tensors and, to fill the places, the first of them again."""
-    return [*tensors, *([tensors[0]] * (_PLACES - len(tensors)))]
+    return [*tensors, *([tensors[0]] * (places - len(tensors)))]
 
 
 def adam(

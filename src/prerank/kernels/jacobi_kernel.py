@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 @triton.jit
-def _jacobi(matrix, vectors, values, N: tl.constexpr, EVEN: tl.constexpr, SIZE: tl.constexpr, ROUNDS: tl.constexpr):
+def _jacobi(matrix, vectors, N: tl.constexpr, EVEN: tl.constexpr, SIZE: tl.constexpr, ROUNDS: tl.constexpr):
     start = tl.program_id(0).to(tl.int64) * N * N
     i = tl.arange(0, SIZE)[:, None]
     j = tl.arange(0, SIZE)[None, :]
@@ -42,20 +42,26 @@ def _jacobi(matrix, vectors, values, N: tl.constexpr, EVEN: tl.constexpr, SIZE: 
         a = tl.trans(a * c + swapped * s)
         a = a * c + tl.gather(a, across, 1) * s
         v = v * c + tl.gather(v, across, 1) * s
-    tl.store(vectors + start + i * N + j, v, mask=inside)
-    k = tl.arange(0, SIZE)
-    diagonal = tl.sum(tl.where(i == j, a, 0.0), 0)
-    tl.store(values + tl.program_id(0).to(tl.int64) * N + k, diagonal, mask=k < N)
+    # the places of the columns, largest eigenvalue first; one that is not a number comes last
+    own = tl.sum(tl.where(i == j, a, 0.0), 0)[None, :]
+    own = tl.where(j < N, tl.where(own == own, own, -3e38), float("-inf"))
+    other = tl.sum(tl.where(i == j, own, 0.0), 1)[:, None]
+    place = tl.sum(((other > own) | ((other == own) & (i > j))).to(tl.int32), 0)[None, :]
+    # the first of the entries that are largest up to rounding is made positive
+    size = tl.abs(v)
+    largest = size >= 0.99999 * tl.max(size, 0)[None, :]
+    first = tl.min(tl.where(largest, i, SIZE), 0)[None, :]
+    sign = tl.where(tl.sum(tl.where(i == first, v, 0.0), 0) < 0, -1.0, 1.0)[None, :]
+    tl.store(vectors + start + i * N + place, v * sign, mask=inside)
 
 
-def eigenvectors(matrix: Tensor, sweeps: int = 7) -> Tensor:
-    """Eigenvectors in columns, smallest eigenvalue first as `torch.linalg.eigh` has them; no gradient."""
+def principal_directions(matrix: Tensor, sweeps: int = 7) -> Tensor:
+    """Eigenvectors in columns, largest eigenvalue first, the first of the largest entries positive; no gradient."""
     size = matrix.shape[-1]
     flat = matrix.detach().reshape(-1, size, size).contiguous()
-    vectors, values = torch.empty_like(flat), torch.empty_like(flat[..., 0])
+    vectors = torch.empty_like(flat)
     even = size + size % 2
     padded = 16 if size <= 16 else 32
     rounds = sweeps * (even - 1) if size > 2 else 1
-    _jacobi[(len(flat),)](flat, vectors, values, size, max(even, 2), padded, rounds, num_warps=1)
-    order = values.argsort(-1)
-    return vectors.gather(-1, order[:, None, :].expand_as(vectors)).reshape(matrix.shape)
+    _jacobi[(len(flat),)](flat, vectors, size, max(even, 2), padded, rounds, num_warps=1)
+    return vectors.reshape(matrix.shape)

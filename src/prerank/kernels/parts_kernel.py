@@ -30,6 +30,34 @@ def times(a, b, BD: tl.constexpr):
 
 
 @triton.jit
+def coordinates(rows, at, inside, D: tl.constexpr):
+    """Coordinates of rows of D numbers each: one block for every target, to be held in registers."""
+    found = ()
+    for d in tl.static_range(D):
+        found = found + (tl.load(rows + at * D + d, mask=inside, other=0.0),)  # noqa: RUF005 - Triton has no unpacking
+    return found
+
+
+@triton.jit
+def zeros(like, D: tl.constexpr):
+    """A block of zeros for every target."""
+    found = ()
+    for _ in tl.static_range(D):
+        found = found + (tl.zeros(like.shape, dtype=tl.float32),)  # noqa: RUF005
+    return found
+
+
+@triton.jit
+def some(values, at, number, N: tl.constexpr, BLOCK: tl.constexpr, OTHER: tl.constexpr):
+    """A block of N numbers, the last of which may be incomplete: no question is asked where none of them is."""
+    if N % BLOCK == 0:  # noqa: SIM108 - decided when the kernel is compiled
+        found = tl.load(values + at)
+    else:
+        found = tl.load(values + at, mask=number < N, other=OTHER)
+    return found
+
+
+@triton.jit
 def add_log(largest, total, value):
     """One more term of a sum of exponentials, kept as exp(largest) times total: both after it."""
     higher = tl.maximum(largest, value)

@@ -1,4 +1,4 @@
-"""The Triton kernels behind `pce_kde` on a GPU: the smooth empirical CDF of PITs.
+"""The Triton kernels behind `pce_kde` on a GPU: the smooth empirical CDF of PITs, and its distance from the diagonal.
 
 One warp holds a few levels against a block of cases (or, backward, a few cases against a block of levels) and goes
 through the blocks in order: sums depend on the number of cases and levels alone, never on the other models.
@@ -43,9 +43,27 @@ def _forward(
 
 
 @triton.jit
+def _distance(cdf, levels, result, J, power, ABSOLUTE: tl.constexpr, BLOCK: tl.constexpr):
+    """The mean over levels of |level - frequency|^power."""
+    pair = tl.program_id(0).to(tl.int64)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, J, BLOCK):
+        j = start + tl.arange(0, BLOCK)
+        off = tl.load(levels + j, mask=j < J, other=0.0) - tl.load(cdf + pair * J + j, mask=j < J, other=0.0)
+        total += tl.abs(off) if ABSOLUTE else _power(tl.abs(off), power)
+    tl.store(result + pair, tl.sum(total, 0) / J)
+
+
+@triton.jit
+def _power(x, power):
+    """x^power of numbers that are not negative."""
+    return tl.where(x > 0, tl.exp(power * tl.log(tl.where(x > 0, x, 1.0))), 0.0)
+
+
+@triton.jit
 def _backward(
-    pit, weights, levels, gradient, for_pit, stride, temperature,
-    B, K, J, WEIGHTED: tl.constexpr, FEW: tl.constexpr, BLOCK: tl.constexpr,
+    pit, weights, levels, cdf, gradient, for_pit, power, each, stride, temperature,
+    B, K, J, WEIGHTED: tl.constexpr, FEW: tl.constexpr, BLOCK: tl.constexpr, ABSOLUTE: tl.constexpr,
 ):  # fmt: skip
     pair = tl.program_id(0).to(tl.int64)
     model = pair // K
@@ -56,44 +74,52 @@ def _backward(
     b = tl.program_id(1) * FEW + tl.arange(0, FEW)
     share = _weights(weights, model, stride, b, B, WEIGHTED) / tl.sum(total, 0)
     z = tl.load(pit + (model * B + b) * K + k, mask=b < B, other=0.0)
+    own = tl.load(gradient + pair) * each
     moved = tl.zeros((FEW, BLOCK), dtype=tl.float32)
     for start in range(0, J, BLOCK):
         j = start + tl.arange(0, BLOCK)
         level = tl.load(levels + j, mask=j < J, other=0.0)
-        g = tl.load(gradient + pair * J + j, mask=j < J, other=0.0)
+        off = level - tl.load(cdf + pair * J + j, mask=j < J, other=0.0)
+        g = tl.where(off > 0, -own, tl.where(off < 0, own, 0.0))  # a CDF that grows is less far below its level
+        if not ABSOLUTE:
+            g = g * power * _power(tl.abs(off), power - 1.0)
         sigmoid = 1.0 / (1.0 + tl.exp(-temperature * (level[None, :] - z[:, None])))
         moved += g[None, :] * sigmoid * (1.0 - sigmoid)
     tl.store(for_pit + (model * B + b) * K + k, -temperature * share * tl.sum(moved, 1), mask=b < B)
 
 
-class _SmoothCDF(torch.autograd.Function):
-    """Of PITs (E, B, K), weights (B,), (E, B) or None, and levels (J,): (E, K, J)."""
+class _SmoothPCE(torch.autograd.Function):
+    """Of PITs (E, B, K), weights (B,), (E, B) or None, and levels (J,): (E, K)."""
 
     @staticmethod
-    def forward(ctx, pit: Tensor, weights: Tensor | None, levels: Tensor, temperature: float) -> Tensor:
+    def forward(ctx, pit: Tensor, weights: Tensor | None, levels: Tensor, temperature: float, power: float) -> Tensor:
         (n_models, n_cases, n_projections), n_levels = pit.shape, len(levels)
-        result = pit.new_empty(n_models, n_projections, n_levels)
+        cdf = pit.new_empty(n_models, n_projections, n_levels)
+        result = pit.new_empty(n_models, n_projections)
         stride = n_cases if weights is not None and weights.ndim == 2 else 0
-        ctx.save_for_backward(pit, weights, levels)
+        ctx.save_for_backward(pit, weights, levels, cdf)
+        ctx.power, ctx.absolute = power, power == 1
         ctx.numbers = stride, temperature, n_cases, n_projections, n_levels, weights is not None, _FEW, _BLOCK
         grid = (n_models * n_projections, triton.cdiv(n_levels, _FEW))
-        _forward[grid](pit, pit if weights is None else weights, levels, result, *ctx.numbers, num_warps=1)
+        _forward[grid](pit, pit if weights is None else weights, levels, cdf, *ctx.numbers, num_warps=1)
+        _distance[(result.numel(),)](cdf, levels, result, n_levels, power, ctx.absolute, _BLOCK, num_warps=1)
         return result
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        pit, weights, levels = ctx.saved_tensors
+        pit, weights, levels, cdf = ctx.saved_tensors
         n_models, n_cases, n_projections = pit.shape
         for_pit = torch.empty_like(pit)
         grid = (n_models * n_projections, triton.cdiv(n_cases, _FEW))
         _backward[grid](
-            pit, pit if weights is None else weights, levels, gradient.contiguous(), for_pit, *ctx.numbers, num_warps=1
-        )
-        return for_pit, None, None, None
+            pit, pit if weights is None else weights, levels, cdf, gradient.contiguous(), for_pit,
+            ctx.power, 1.0 / len(levels), *ctx.numbers, ctx.absolute, num_warps=1,
+        )  # fmt: skip
+        return for_pit, None, None, None, None
 
 
-def smooth_cdf(pit: Tensor, case_weights: Tensor | None, levels: Tensor, temperature: float) -> Tensor:
-    """Smooth empirical CDF (..., K, J) of PITs (..., B, K) at levels (J,); case_weights (B,), (..., B) or None."""
+def smooth_pce(pit: Tensor, case_weights: Tensor | None, levels: Tensor, temperature: float, power: float) -> Tensor:
+    """PCE (..., K) of PITs (..., B, K) by their smooth CDF at levels (J,); case_weights (B,), (..., B) or None."""
     lead, (n_cases, n_projections) = pit.shape[:-2], pit.shape[-2:]
     if case_weights is not None:
         case_weights = case_weights.to(pit)
@@ -102,4 +128,4 @@ def smooth_cdf(pit: Tensor, case_weights: Tensor | None, levels: Tensor, tempera
             case_weights = case_weights.expand(*lead, n_cases).reshape(-1, n_cases)
         case_weights = case_weights.contiguous()
     flat = pit.expand(*lead, n_cases, n_projections).reshape(-1, n_cases, n_projections).contiguous()
-    return _SmoothCDF.apply(flat, case_weights, levels.contiguous(), temperature).reshape(*lead, n_projections, -1)
+    return _SmoothPCE.apply(flat, case_weights, levels.contiguous(), temperature, float(power)).reshape(*lead, -1)

@@ -10,6 +10,14 @@ NORMALS = register(
         plain="prerank.randomness.normals_of_step",
     )
 )
+MINIBATCH = register(
+    Kernel(
+        "minibatch",
+        "features, targets and weights of the rows that every model is shown",
+        fused="prerank.kernels.batch_kernel.take",
+        plain="prerank.training.batches.Batches.take",
+    )
+)
 PERCEPTRON = register(
     Kernel(
         "perceptron",
@@ -102,9 +110,18 @@ EIGENVECTORS = register(
     Kernel(
         "eigenvectors",
         "eigenvectors of small symmetric matrices, by Jacobi's method; the library's cannot be captured in a graph",
-        fused="prerank.kernels.jacobi_kernel.eigenvectors",
+        fused="prerank.kernels.jacobi_kernel.principal_directions",
         plain="prerank.calibration.principal_directions",
         most={"targets": 16},  # beyond, the library is faster
+    )
+)
+BANDWIDTHS = register(
+    Kernel(
+        "bandwidths",
+        "Scott's bandwidths of weighted points, without a gradient",
+        fused="prerank.kernels.bandwidth_kernel.bandwidths",
+        plain="prerank.calibration.bandwidths",
+        most={"targets": 32},
     )
 )
 JOINT_CDF = register(
@@ -124,12 +141,20 @@ SMOOTH_RANK = register(
         most={"members": 256},
     )
 )
-SMOOTH_CDF = register(
+SMOOTH_PCE = register(
     Kernel(
-        "smooth CDF of PITs",
-        "the smooth empirical CDF of PITs at levels that are held fixed",
-        fused="prerank.kernels.smoothcdf_kernel.smooth_cdf",
+        "smooth PCE",
+        "the distance of a smooth empirical CDF of PITs from the diagonal, at levels that are held fixed",
+        fused="prerank.kernels.smoothpce_kernel.smooth_pce",
         plain="prerank.calibration.pce_kde",
+    )
+)
+FINITE = register(
+    Kernel(
+        "all finite",
+        "which models of a fleet have finite gradients",
+        fused="prerank.kernels.adam_kernel.all_finite",
+        plain="prerank.training.fleet.all_finite",
     )
 )
 ADAM = register(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from prerank.kernels import MINIBATCH, kernel_for
 from prerank.models import LinearGaussian
 from prerank.randomness import bits, key, mix
 from prerank.training.fleet import Run
@@ -78,12 +79,19 @@ class Batches:
         missing = self.per_epoch * self.size - self.n_rows
         return torch.nn.functional.pad(shuffled, (0, missing), value=-1)
 
-    def take(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Features, targets and row weights (seeds, size, ...) of row numbers (seeds, size); weight 0 where missing."""
+    def take(self, rows: Tensor, seed_of: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Features, targets and weights (E, size, ...) of row numbers (seeds, size) for E models; weight 0 where missing.
+
+        `seed_of` (E,) are the places of the models' seeds.
+        """
+        if fused := kernel_for(MINIBATCH, self.x):
+            return fused(self.x, self.y, self.weights, rows, seed_of)
         seed = torch.arange(len(self.seeds), device=rows.device)[:, None]
         real = rows >= 0
         rows = rows.clamp_min(0)
-        return self.x[seed, rows], self.y[seed, rows], self.weights[seed, rows] * real
+        taken = self.x[seed, rows], self.y[seed, rows], self.weights[seed, rows] * real
+        x, y, weights = (part[seed_of] for part in taken)
+        return x, y, weights
 
 
 def _refuse_bad_set(item: TrainingSet) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from prerank.forecast import GaussianMixture
-from prerank.kernels import ADAM, kernel_for
+from prerank.kernels import ADAM, FINITE, kernel_for
 from prerank.models import (
     LinearGaussian,
     MixtureNetwork,
@@ -254,6 +254,8 @@ def adam(
 
 def all_finite(tensors: Sequence[Tensor]) -> Tensor:
     """Which models (E,) have only finite numbers in all of the tensors (E, ...)."""
+    if fused := kernel_for(FINITE, *tensors):
+        return fused(tensors)
     # a number that is not finite makes the sum not finite: one question for all of them
     return torch.stack([tensor.reshape(len(tensor), -1).sum(-1) for tensor in tensors]).sum(0).isfinite()
 

@@ -24,6 +24,11 @@ class Group:
     shares: list[float] = field(default_factory=list)
     models: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     seeds: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    together: slice | None = None
+
+    def part(self, tensor: Tensor) -> Tensor:
+        """Its models of a tensor (E, ...): a view where they stand together."""
+        return tensor[self.models if self.together is None else self.together]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +72,8 @@ def grouped(runs: Sequence[Run], seed_of: Tensor, architecture: Architecture, n_
         places = [place for k in group.segments for place in range(len(runs))[segments[k]]]
         group.models = torch.tensor(places, device=seed_of.device)
         group.seeds = seed_of[group.models]
+        if places == list(range(places[0], places[-1] + 1)):
+            group.together = slice(places[0], places[-1] + 1)
     return Grouping(segments, list(groups.values()))
 
 
@@ -91,8 +98,10 @@ def split(forecast: GaussianMixture, sizes: list[int]) -> list[GaussianMixture]:
 
     A slice for each would give every one of them a gradient as large as the whole fleet's.
     """
-    parts = (tensor.split(sizes) for tensor in (forecast.logits, forecast.loc, forecast.scale_tril))
+    shape = forecast.scale_tril.shape[-2:]
+    # with more than four axes the library would concatenate by one copy after the other
+    parts = (tensor.split(sizes) for tensor in (forecast.logits, forecast.loc, forecast.scale_tril.flatten(-2)))
     return [
-        GaussianMixture(logits, loc, scale_tril, validate_args=False)
-        for logits, loc, scale_tril in zip(*parts, strict=True)
+        GaussianMixture(logits, loc, factors.unflatten(-1, shape), validate_args=False)
+        for logits, loc, factors in zip(*parts, strict=True)
     ]

@@ -122,7 +122,7 @@ class _Loop:
                 self.progress.advance(self.epoch, int(self.fleet.active.sum()), self.fleet.best_score)
 
     def _step(self, rows: Tensor) -> None:
-        x, y, weights = (part[self.seed_of] for part in self.batches.take(rows))
+        x, y, weights = self.batches.take(rows, self.seed_of)
         leaves = [tensor.detach().requires_grad_() for tensor in self.fleet.weights]
         if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             loss = self.loss(y, forecast_of(leaves, x, self.architecture), weights, self.clock)

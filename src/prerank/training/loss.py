@@ -27,6 +27,7 @@ class Loss:
         total = weights.sum(-1, keepdim=True)
         weights = torch.where(total > 0, weights, 1.0)
         noise = self.noise.of_score(self.score, "score", y, step, self.seed_of)
+        # before the branches, so that its backward pass comes after theirs: what they all read is freed only then
         scores = values_of_score(self.score, y, forecast, noise)
         loss = (scores * weights).sum(-1) / weights.sum(-1)
         return (loss + self.strength * self.penalties(y, forecast, weights, step)) * (total[:, 0] > 0)
@@ -38,7 +39,7 @@ class Loss:
             return torch.zeros_like(y[:, 0, 0])
         drawn = self.noise.of_groups([group.streams for group in groups], step)
         forecasts = split(forecast, sizes)
-        values = [torch.zeros_like(y[models, 0, 0]) for models in self.grouping.segments]
+        values: list[Tensor | None] = [None] * len(sizes)
         found: list[tuple[int, Tensor]] = []
         with Branches(y.device, len(groups)) as branches:
             for number, group in enumerate(groups):
@@ -47,11 +48,13 @@ class Loss:
                         name: stream.given(drawn[number][name], group.seeds) for name, stream in group.streams.items()
                     }
                     own = join([forecasts[k] for k in group.segments])
-                    value = values_of_penalty(group.penalty, y[group.models], own, weights[group.models], noise)
+                    value = values_of_penalty(group.penalty, group.part(y), own, group.part(weights), noise)
                     cut = value.split([sizes[k] for k in group.segments])
                     found += [
                         (k, share * part) for k, share, part in zip(group.segments, group.shares, cut, strict=True)
                     ]
         for segment, value in found:
-            values[segment] = values[segment] + value
-        return torch.cat(values)
+            before = values[segment]
+            values[segment] = value if before is None else before + value
+        segments = zip(self.grouping.segments, values, strict=True)
+        return torch.cat([torch.zeros_like(y[models, 0, 0]) if value is None else value for models, value in segments])

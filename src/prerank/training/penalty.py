@@ -32,12 +32,12 @@ from prerank.forecast import (
     require_observations,
 )
 from prerank.randomness import key, normal
-from prerank.training.terms import Penalty, Sizes, Stream, declares_capture
+from prerank.training.terms import Numbers, Penalty, SharedNumbers, Sizes, Stream, declares_capture
 
 RANKED, LEARNT = "ranked", "learnt"
 """Streams of the draws that are ranked and of those that pre-ranks learn from."""
 
-Noise = Mapping[str, Tensor]
+Noise = Mapping[str, Numbers]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class PreRankPenalty:
 
     def streams(self, sizes: Sizes, n_cases: int) -> dict[str, Stream]:
         """Normal numbers for the draws to rank and for those to learn from, where the pre-ranks need any."""
-        stream = Stream((n_cases, self.n_draws, sizes.n_targets))
+        stream = Stream((n_cases, self.n_draws, sizes.n_targets), shared=True)
         needs = [needs_of(item, sizes.n_targets) for item in listed(self.preranks)]
         ranked, learnt = not all(item.linear for item in needs), any(item.reference for item in needs)
         return {name: stream for name, needed in ((RANKED, ranked), (LEARNT, learnt)) if needed}
@@ -99,16 +99,18 @@ class PreRankPenalty:
         """Penalty of forecasts for y (..., B, D): (...,). Give `step` in a loop, so that every step has its own draws.
 
         `case_weights` (B,) or (..., B) enter the empirical CDF of the PITs. `noise` holds standard normal numbers
-        (..., B, S, D) in place of the keyed ones: "ranked" for the draws that are ranked, "learnt" for those that pre-ranks
-        learn from.
+        (..., B, S, D), or `SharedNumbers`, in place of the keyed ones: "ranked" for the draws that are ranked, "learnt" for
+        those that pre-ranks learn from.
         """
         y = _checked_observations(y, forecast)
         levels = (torch.arange(self.n_levels, dtype=y.dtype, device=y.device) + 0.5) / self.n_levels
-        total = torch.zeros((), dtype=y.dtype, device=y.device)
-        for pit in self.pits(y, forecast, seed, step, noise):
-            error = pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
-            total = total + error.mean(-1)
-        return total / len(listed(self.preranks))
+        errors = [
+            pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
+            for pit in self.pits(y, forecast, seed, step, noise)
+        ]
+        # a mean of one number is that number: on a GPU every operation that is left out is a start that is saved
+        means = [error.squeeze(-1) if error.shape[-1] == 1 else error.mean(-1) for error in errors]
+        return means[0] if len(means) == 1 else sum(means[1:], means[0]) / len(means)
 
     def pits(
         self, y: Tensor, forecast: Forecast, seed: int = 0, step: int = 0, noise: Noise | None = None
@@ -165,7 +167,11 @@ class _Draws:
                 else normal(key(self.seed, stream, self.step), shape, y.dtype, y.device)
                 for stream, name in streams.items()
             ]
-            return forecast.draws_from([part.expand(*forecast.batch_shape, *shape[-2:]) for part in numbers])
+            shared = [part for part in numbers if isinstance(part, SharedNumbers)]
+            if len(shared) == len(numbers):
+                return forecast.draws_from([part.values for part in shared], owner=shared[0].owner)
+            own = [part.of_models() if isinstance(part, SharedNumbers) else part for part in numbers]
+            return forecast.draws_from([part.expand(*forecast.batch_shape, *shape[-2:]) for part in own])
         return [differentiable_draws(forecast, self.n_draws, key(self.seed, self.step), stream) for stream in streams]
 
 

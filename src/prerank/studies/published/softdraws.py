@@ -29,8 +29,12 @@ SOFT_DRAWS = register(
 
 
 def with_gumbel(noise: Tensor) -> Tensor:
-    """Normal numbers (..., D + 1) with the last of each turned into a Gumbel variable, which chooses a component softly."""
-    return torch.cat([noise[..., :-1], -torch.log(-torch.special.log_ndtr(noise[..., -1:]))], -1)
+    """Normal numbers (..., S, C, D + 1), the last of each turned into a Gumbel variable that chooses a component softly."""
+    numbers = torch.cat([noise[..., :-1], -torch.log(-torch.special.log_ndtr(noise[..., -1:]))], -1)
+    if numbers.is_cpu or numbers.ndim < 3:
+        return numbers
+    # as the kernel reads them: all draws of a number together
+    return numbers.movedim(-3, -1).contiguous().movedim(-1, -3)
 
 
 def soft_draws(forecast: GaussianMixture, noise: Numbers) -> Tensor:
