@@ -243,7 +243,9 @@ def computing_of(results: Results) -> dict[str, Any]:
 def further_of() -> dict[str, Any]:
     """Records beside the grid: steps of the evaluation taken alone, initialisations, another order of targets."""
     folder = ROOT / "results" / "ablation" / "evaluation"
-    steps = pd.read_csv(folder / "households.csv").groupby(["prerank", "draws", "rank", "cases"])["value"].mean()
+    tables = [pd.read_csv(path) for path in sorted(folder.glob("*.csv")) if "alphabetical" not in path.name]
+    cells = pd.concat(tables).groupby(["dataset", "prerank", "draws", "rank", "cases"])["value"].mean()
+    steps = cells["households"]
     ways = {
         "true draws, rank, all rows": ("true", "rank", "whole"),
         "per 256": ("true", "rank", "per 256"),
@@ -253,8 +255,8 @@ def further_of() -> dict[str, Any]:
     }
     lines = [f"| pre-rank | {' | '.join(ways)} |", f"| --- |{' ---: |' * len(ways)}"]
     for prerank in PRERANKS:
-        cells = " | ".join(f"{steps[(prerank, *way)]:.3f}" for way in ways.values())
-        lines.append(f"| {prerank} | {cells} |")
+        values = " | ".join(f"{steps[(prerank, *way)]:.3f}" for way in ways.values())
+        lines.append(f"| {prerank} | {values} |")
     several = read_results(ROOT / "results" / "initialisations")
     spread = against_spread(several)
     networks = baseline_networks(several).query("dataset == 'births1' and prerank == 'HDR'")
@@ -263,6 +265,7 @@ def further_of() -> dict[str, Any]:
     other = other.query("rank == 'sigmoid' and cases == 'per 256'")["value"]
     return {
         "ablation_table": "\n".join(lines),
+        "alone": _alone(cells),
         "births1": SimpleNamespace(
             networks=len(networks),
             low=networks["value"].min(),
@@ -281,6 +284,27 @@ def further_of() -> dict[str, Any]:
         "wq_alphabetical_error": other.sem(),
         "wq_all": paper_table("pce_pca_all").set_index(CELL)["value"]["wq", "dependency"],
     }
+
+
+def _alone(cells: pd.Series) -> SimpleNamespace:
+    """What each step of the published evaluation adds to the exact one by itself, over datasets and pre-ranks."""
+    wide = cells.unstack(["draws", "rank", "cases"])
+    exact = wide["true", "rank", "whole"]
+    soft, sigmoid, batches = (
+        wide[way] - exact for way in (("soft", "rank", "whole"), ("true", "sigmoid", "whole"), ("true", "rank", "per 256"))
+    )
+    return SimpleNamespace(
+        cells=len(wide),
+        datasets=wide.index.get_level_values("dataset").nunique(),
+        soft=soft.median(),
+        sigmoid=sigmoid.median(),
+        batches=batches.median(),
+        most=int((soft > np.maximum(sigmoid, batches)).sum()),
+        less=int((soft < 0).sum()),
+        sigmoid_most=sigmoid.max(),
+        sigmoid_where=" of ".join(reversed(sigmoid.idxmax())),
+        sigmoid_above=int((sigmoid > 0.01).sum()),
+    )
 
 
 def numbers(results: Results) -> dict[str, Any]:
