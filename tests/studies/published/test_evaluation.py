@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from prerank.calibration import HDR, Marginal, Scale, pce, pce_null, projected_pit
+from prerank.calibration import HDR, Location, Marginal, Scale, pce, pce_null, projected_pit
 from prerank.data import Bimodal
 from prerank.forecast import GaussianMixture
 from prerank.scores import Fair, TwoSets, energy_score
@@ -68,3 +68,18 @@ def test_the_exact_half_is_what_evaluate_says(truth):
     tests = exact_tests(y, law, preranks, n_replicates=39).drop(columns="protocol")
     assert tests.equals(alone[alone.metric == "pce"].reset_index(drop=True)[tests.columns])
     assert set(records[records.protocol == "as published"].metric) == {"nll", "energy score"}  # no pre-rank was named
+
+
+def test_small_p_values_of_several_projections_are_resolved_by_ten_times_the_replicates(truth):
+    law, y = truth
+    observed = torch.stack([y + 3.0, y])  # far off for the first of two models
+    laws, preranks = law.expand((2, 700)), [Marginal(), Location()]
+    before, found = (
+        table[table.metric == "pce"].set_index(["model", "prerank"]).p_value
+        for table in (find(observed, laws, preranks, n_replicates=39) for find in (evaluate, exact_tests))
+    )
+    assert before[0, "marginal"] == 1 / 40
+    assert found[0, "marginal"] == 1 / 400
+    assert found[0, "location"] == before[0, "location"] < 1 / 400  # one projection: its null is no simulation of 39
+    assert (before[1] > 2 / 40).all()
+    assert found[1].equals(before[1])
