@@ -40,8 +40,9 @@ class Tilted(Distribution):
     come from the forecast at the bottom, its `root`, and weigh by all tilts at once.
 
     Draws are equally weighted: resampled by their weights, at even steps, from `pool` draws of the root, or from as many
-    as are worth two for every draw that is asked for, by `share`, the effective share of a pool that is expected, but at
-    most `largest` for that (ten times `pool` if it is not given); so few are copies. `effective_size` (N,) is how many
+    as are worth two for every draw that is asked for, by `share`, the effective share of a pool that is expected; where in
+    a case it is worth less than one, from a larger one; but at most from `largest` (ten times `pool` if it is not given).
+    So few are copies. `effective_size` (N,) is how many
     independent draws a pool is worth. The normaliser, mean and covariance are averages over a pool;
     `log_normaliser_error` (N,) is the standard error of the log density that comes of it, and where the effective size is
     small the log density is optimistic. Draws through
@@ -175,14 +176,28 @@ class Tilted(Distribution):
         """Equally weighted draws (N, M, D), resampled from a pool."""
         ids = self.case_ids if case_ids is None else case_ids.cpu()
         n_points = max(POOL_PER_DRAW * n_draws, self.pool_worth(POOL_PER_DRAW * n_draws))
-        drawn = []
+        members, worth = self._resampled(n_draws, n_points, seed, stream, ids)
+        few = (worth < n_draws).nonzero()[:, 0]
+        # what is expected of a pool on average may fail in a case: there another one is made, four times as large
+        while len(few) and hasattr(self.root, "select") and n_points < self.largest:
+            n_points = min(4 * n_points, self.largest)
+            again, worth = self.select(few)._resampled(n_draws, n_points, seed, stream, ids[few.cpu()])
+            members[few], few = again, few[worth < n_draws]
+        return Ensemble(members)
+
+    def _resampled(
+        self, n_draws: int, n_points: int, seed: int, stream: str, ids: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Draws (N, M, D) from pools of so many points, and how many independent ones (N,) each pool was worth."""
+        drawn, worth = [], []
         for cases, part in self._parts(n_points, None):
             # PITs are learnt under the forecast's own identifiers, whatever names the draws are asked for by
             members = equally_weighted_draws(part.root, n_points, seed, f"pool for {stream}", ids[cases]).members
             keys = case_keys(seed, ids[cases].to(members.device), "resampling", stream)
             share = torch.softmax(part._exponent(members), -1)
             drawn.append(resampled(members, share, even_steps(uniform(keys, (1,)), n_draws)))
-        return Ensemble(torch.cat(drawn))
+            worth.append(1 / share.square().sum(-1))
+        return torch.cat(drawn), torch.cat(worth)
 
     def reference_draws(self, n_draws: int, stream: str) -> Ensemble:
         """Draws (N, M, D) for PITs to be learnt from: at even steps through the first half of the pool of the moments."""
