@@ -58,3 +58,18 @@ def test_fused_kernels_agree_in_the_interpreter():
     without = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     found = subprocess.run(command, env=without, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+def test_kernels_compile_for_a_gpu_that_is_not_there():
+    command = [sys.executable, str(ROOT / "benchmarks" / "compile_kernels.py"), "--targets", "3"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+    *kernels, total = found.stdout.splitlines()
+    assert total.startswith(f"D = 3   {len(kernels)} kernels")
+    assert {line.split()[3].partition(".")[0] for line in kernels} >= {
+        "adam_kernel",
+        "jointcdf_kernel",
+        "softcdf_kernel",
+    }

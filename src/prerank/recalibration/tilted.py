@@ -185,9 +185,7 @@ class Tilted(Distribution):
             members[few], few = again, few[worth < n_draws]
         return Ensemble(members)
 
-    def _resampled(
-        self, n_draws: int, n_points: int, seed: int, stream: str, ids: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _resampled(self, n_draws: int, n_points: int, seed: int, stream: str, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Draws (N, M, D) from pools of so many points, and how many independent ones (N,) each pool was worth."""
         drawn, worth = [], []
         for cases, part in self._parts(n_points, None):
