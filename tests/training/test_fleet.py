@@ -7,7 +7,7 @@ import torch
 
 from prerank.calibration import HDR, PCA, Copula, Custom, Dependency, Location, Marginal, Scale
 from prerank.studies.published import PublishedPenalty
-from prerank.training import EnergyScore, FitOptions, PreRankPenalty, Run, TrainingSet, fit
+from prerank.training import EnergyScore, FitOptions, PreRankPenalty, Run, TrainingSet, capture, fit, loop
 from prerank.training.fleet import Architecture, adam, new_fleet, note_scores
 
 PENALTIES = [
@@ -257,3 +257,27 @@ def test_validation_rows_count_by_their_weights():
     torch.testing.assert_close(weighted.best_score, repeated.best_score)
     with pytest.raises(ValueError, match="weights have shape \\(3,\\) for 20 validation rows"):
         fit([Run(0)], TrainingSet(x[:40], y[:40], x[40:], y[40:], validation_weights=weights[:3]), options)
+
+
+def test_finished_models_stay_until_they_have_cost_what_letting_them_go_costs(tiny, small, monkeypatch):
+    """Letting go takes no time on a CPU; if it took an hour, they would stay to the end, and no number would differ."""
+    data, options = {0: tiny(seed=0), 1: tiny(seed=1)}, small(max_epochs=60, patience=5)
+    runs = [Run(0), Run(1), Run(0, PENALTIES[1], 5.0), Run(1, PENALTIES[1], 5.0)]
+    sizes, grouped = [], loop.grouped
+
+    def counted(runs, *more, **options):
+        sizes.append(len(runs))
+        return grouped(runs, *more, **options)
+
+    monkeypatch.setattr(loop, "grouped", counted)
+    at_once = fit(runs, data, options)
+    assert sizes[0] == 4
+    assert len(sizes) > 2  # they left one after the other
+    sizes.clear()
+    monkeypatch.setattr(capture.Plain, "seconds", 3600.0)
+    at_the_end = fit(runs, data, options)
+    assert sizes[:1] == [4]
+    assert not any(sizes[1:])
+    assert torch.equal(at_once.best_epoch, at_the_end.best_epoch)
+    for a, b in zip(at_once.weights, at_the_end.weights, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-9)

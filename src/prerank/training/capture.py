@@ -1,6 +1,7 @@
 """A function of tensors, called as it is or replayed as a CUDA graph."""
 
 import gc
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -19,6 +20,8 @@ def is_capturable(device: torch.device, *terms: object) -> bool:
 class Plain:
     """The function itself."""
 
+    seconds = 0.0  # that it took to get ready
+
     def __init__(self, function: Callable[..., None]) -> None:
         self.function = function
 
@@ -32,6 +35,7 @@ class Captured:
     Hundreds of small kernels then start without the host, which could not keep up with them. The first call runs the
     function a few times to warm libraries up, so its effects on `state`, all tensors that it changes, are undone. A
     function that waits for the device, as the library's eigenvectors do, cannot be captured and is called as it is.
+    `seconds` is what a capture took, without what was compiled before it.
     """
 
     def __init__(self, function: Callable[..., None], state: Sequence[Tensor], warm_ups: int = 3) -> None:
@@ -39,6 +43,7 @@ class Captured:
         self.graph: torch.cuda.CUDAGraph | None = None
         self.inputs: tuple[Tensor, ...] = ()
         self.waits = False
+        self.seconds = 0.0
 
     def __call__(self, *inputs: Tensor) -> None:
         if self.graph is None and not self.waits:
@@ -58,12 +63,14 @@ class Captured:
         with torch.cuda.stream(side):
             for _ in range(self.warm_ups - 1):
                 self.function(*self.inputs)
+            start = time.monotonic()
             self.waits = _waits(self.function, self.inputs)
         torch.cuda.current_stream().wait_stream(side)
         if not self.waits:
             self._record()
         for tensor, value in zip(self.state, before, strict=True):
             tensor.copy_(value)
+        self.seconds = time.monotonic() - start
 
     def _record(self) -> None:
         # A graph of an earlier fit that is collected during the capture would invalidate it.

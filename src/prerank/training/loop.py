@@ -24,6 +24,7 @@ from prerank.training.fleet import (
     start_again,
 )
 from prerank.training.grouping import grouped, in_order_of_penalties
+from prerank.training.idling import Idling
 from prerank.training.interruption import Interruption
 from prerank.training.loss import Loss
 from prerank.training.noise import StepNoise
@@ -172,6 +173,7 @@ class _Loop:
         self.captured = is_capturable(self.device, score, *(group.penalty for group in grouping.groups))
         self.step = self._runner(self._step, self.captured)
         self.validate = self._runner(self._validate, is_capturable(self.device, monitor))
+        self.idling = Idling()
 
     def _runner(self, function: Callable[..., None], captured: bool) -> Plain | Captured:
         if not captured:
@@ -183,8 +185,9 @@ class _Loop:
     def _let_finished_go(self) -> None:
         active = self.fleet.active
         still = int(active.sum())
-        # a captured graph has fixed shapes, and capturing anew costs about a second: worth it when many have left
-        if still == self.fleet.size or (self.device.type == "cuda" and still > 0.75 * self.fleet.size):
+        lost = self.idling.seconds(1 - still / self.fleet.size)
+        # a captured graph has fixed shapes: finished models stay in it until they have cost what capturing anew will cost
+        if still == self.fleet.size or (still and lost < self.step.seconds + self.validate.seconds):
             return
         self.done.append(self.fleet.select((~active).nonzero()[:, 0]))
         self.fleet = self.fleet.select(active.nonzero()[:, 0])
