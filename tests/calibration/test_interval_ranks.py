@@ -30,7 +30,7 @@ from prerank import (
 from prerank.calibration import RandomisedRank, centred_levels, curvetable, exchange, inclusive_levels
 from prerank.calibration.blindness import projection_power
 from prerank.calibration.curvetable import Coded, Summed, tables_of
-from prerank.calibration.intervals import Intervals, curve_sums, steps
+from prerank.calibration.intervals import Intervals, add_at, add_in_order, curve_sums, steps
 from prerank.calibration.projectedpit import ProjectedPIT
 
 LEVEL = 1e-4  # of each statistical check
@@ -71,6 +71,17 @@ def test_sums_of_contributions_are_those_of_the_definition(seed, n_cases, n_leve
         for i in range(n_cases)
     )
     torch.testing.assert_close(curve_sums(lower, upper, levels, weights), expected, rtol=0, atol=1e-10)
+
+
+def test_values_added_in_order_are_those_added_anyhow():
+    """What a GPU does in the place of additions whose order is chance; whole numbers have one sum."""
+    places = torch.randint(5, (2, 3, 40, 4), generator=generator(1))
+    values = torch.randint(-9, 10, places.shape, generator=generator(2)).double()
+    anyhow, in_order = torch.ones(2, 3, 5, 4).double(), torch.ones(2, 3, 5, 4).double()
+    add_at(anyhow, places, values)
+    add_in_order(in_order, places, values)
+    assert torch.equal(anyhow, in_order)
+    assert anyhow.sum() == 2 * 3 * 5 * 4 + values.sum()
 
 
 def test_the_curve_is_the_mean_over_all_ways_of_breaking_ties():

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.inputs import require_power
-from prerank.calibration.intervals import curve_sums
+from prerank.calibration.intervals import add_at, curve_sums
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import accepts_arrays
 from prerank.kernels import SMOOTH_PCE, kernel_for
@@ -105,7 +105,7 @@ def reliability_curve(
     bins = level_bins(lower, levels)
     # counted in double precision and divided once: a sum of a million float32 shares would lose its digits
     counts = torch.zeros(*lower.shape[:-2], len(levels) + 1, lower.shape[-1], dtype=torch.float64, device=lower.device)
-    counts.scatter_add_(-2, bins, weights[:, None].expand(lower.shape).contiguous())
+    add_at(counts, bins, weights[:, None].expand(lower.shape).contiguous())
     return ReliabilityCurve(levels, (counts[..., :-1, :].cumsum(-2) / weights.sum()).clamp_max(1.0).to(lower))
 
 

@@ -84,9 +84,30 @@ def curve_sums(lower: Tensor, upper: Tensor, levels: Tensor, weights: Tensor | N
         own = weights.to(lower)[..., None]
         enters, leaves, between = enters * own, leaves * own, between * own
     shape = (*lower.shape[:-2], n_levels + 2, lower.shape[-1])
-    rise = lower.new_zeros(shape)
-    rise.scatter_add_(-2, first, enters).scatter_add_(-2, last, leaves)
-    slopes = lower.new_zeros(shape)
-    slopes.scatter_add_(-2, first + 1, between).scatter_add_(-2, last, -between)
+    rise, slopes = lower.new_zeros(shape), lower.new_zeros(shape)
+    for sums, places, values in (
+        (rise, first, enters), (rise, last, leaves), (slopes, first + 1, between), (slopes, last, -between)
+    ):  # fmt: skip
+        add_at(sums, places, values)
     rise, slopes = rise[..., :n_levels, :], slopes[..., :n_levels, :]
     return (rise + step[:, None] * slopes.cumsum(-2)).cumsum(-2)
+
+
+def add_at(sums: Tensor, places: Tensor, values: Tensor) -> None:
+    """Add values (..., N, K) to sums (..., J, K) at places 0..J - 1 of the same shape as the values, in place.
+
+    A GPU's atomic additions come in another order every time, and round accordingly; there the values of a place are
+    sorted and added in the order of the cases.
+    """
+    if sums.device.type == "cpu":
+        sums.scatter_add_(-2, places, values)
+    else:
+        add_in_order(sums, places, values)
+
+
+def add_in_order(sums: Tensor, places: Tensor, values: Tensor) -> None:
+    """`add_at` by sorting. Sums must be contiguous."""
+    n_places, n_projections = sums.shape[-2:]
+    sets = torch.arange(sums[..., 0, 0].numel(), device=sums.device).reshape(*sums.shape[:-2], 1, 1)
+    cells = (sets * n_places + places) * n_projections + torch.arange(n_projections, device=sums.device)
+    sums.view(-1).index_put_((cells.flatten(),), values.flatten(), accumulate=True)

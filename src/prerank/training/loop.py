@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from prerank.forecast import total
 from prerank.training.batches import Batches, TrainingSet
 from prerank.training.capture import Captured, Plain, is_capturable
 from prerank.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -140,7 +141,7 @@ class _Loop:
 
     def _validate(self) -> None:
         batches, fleet, monitor = self.batches, self.fleet, self.options.monitor
-        total = torch.zeros_like(fleet.best_score)
+        summed = torch.zeros_like(fleet.best_score)
         n_rows = batches.x_validation.shape[1]
         with torch.no_grad():
             for start in range(0, n_rows, _VALIDATION_ROWS):
@@ -151,11 +152,15 @@ class _Loop:
                 step = torch.full_like(self.clock, start)
                 noise = self.noise.of_score(monitor, "validation", y, step, self.seed_of)
                 scores = values_of_score(monitor, y, forecast, noise)
-                total += (scores * batches.validation_shares[:, rows][self.seed_of]).sum(-1)
-        note_scores(fleet, total, self.epoch_clock, self.options.min_improvement, self.options.patience)
+                summed += self._sum(scores * batches.validation_shares[:, rows][self.seed_of])
+        note_scores(fleet, summed, self.epoch_clock, self.options.min_improvement, self.options.patience)
         if self.options.n_restarts:
             start_again(fleet, self.options.n_restarts, self.options.cooling)
         self.epoch_clock.add_(1)
+
+    def _sum(self, values: Tensor) -> Tensor:
+        """Over the cases of each model. A library's sum on a GPU rounds by how many models there are, and some leave."""
+        return values.sum(-1) if self.device.type == "cpu" else total(values, -1, overwrite=True)
 
     def _regroup(self) -> None:
         """What follows the models in the fleet: their seeds and their loss, and how a step and a validation are run."""

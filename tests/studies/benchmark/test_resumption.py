@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from multiprocessing import active_children
 from pathlib import Path
 from shlex import split
@@ -24,7 +25,7 @@ from prerank.studies.benchmark.executors import Beside, OnDask
 from prerank.studies.benchmark.plan import Grid
 from prerank.studies.benchmark.records import read_results
 from prerank.studies.benchmark.run import run_benchmark
-from prerank.studies.benchmark.work import Settings
+from prerank.studies.benchmark.work import Settings, work
 
 GRID = Grid(("diabetes",), preranks=("location",), strengths=(10.0,), seeds=(0,))
 SETTINGS = Settings(n_replicates=19, max_epochs=40, checkpoint_seconds=0.05)
@@ -81,6 +82,16 @@ def test_killed_three_times_it_ends_the_same(uninterrupted, tmp_path):
     assert last.returncode == 0, last.stdout + last.stderr
     assert_same(tmp_path, results)
     assert read_results(tmp_path).fleets["sessions"].max() == 1 + sum(in_training)
+
+
+def test_a_resumed_fleet_notes_the_most_that_it_was_trained_beside(tmp_path):
+    grid = replace(GRID, protocols=())
+    (fleet,) = grid.fleets({"diabetes": 2})
+    settings = replace(SETTINGS, max_epochs=1)
+    checkpoint = tmp_path / "it.safetensors"
+    for beside in (8, 1):
+        result = work(fleet, replace(settings, beside=beside), checkpoint)
+    assert (result.about["sessions"], result.about["beside"]) == (2, 8)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -41,7 +41,7 @@ class Settings:
 
     Models are evaluated on the first `eval_rows` validation and test rows, which are in random order: beyond that many
     a PCE is known to a third of a percentage point, and hundreds of models would take longer to evaluate than to train.
-    `beside` says how many fleets are trained at a time, which their times depend on.
+    `beside` says how many fleets are trained at a time, which their times depend on; a resumed fleet notes the most.
     """
 
     device: str = "cpu"
@@ -107,7 +107,7 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
     options = FitOptions(
         max_epochs=settings.max_epochs, checkpoint=checkpoint, checkpoint_seconds=settings.checkpoint_seconds
     )
-    sessions = _sessions(checkpoint, settings.device)
+    sessions = _sessions(checkpoint, settings)
     fitted = fit(runs, data.train, options, progress)
     batches = -(-len(data.train[seeds[0]].x) // options.batch_size)
     about = {
@@ -129,7 +129,7 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
         "device": " and ".join(dict.fromkeys(session["device"] for session in sessions)),
         "processor": " and ".join(dict.fromkeys(session["processor"] for session in sessions)),
         "sessions": len(sessions),
-        "beside": settings.beside,
+        "beside": max(session.get("beside", 1) for session in sessions),
         "dataset_status": data.status,
     }
     trained = time.monotonic()
@@ -140,9 +140,9 @@ def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Pr
     return FleetResult(about, models, records, curves)
 
 
-def _sessions(checkpoint: Path | None, device: str) -> list[dict[str, str]]:
+def _sessions(checkpoint: Path | None, settings: Settings) -> list[dict[str, Any]]:
     """Where this fleet has been trained, this time last; noted beside its checkpoint, so that a resumed one knows."""
-    here = {"device": device_name(device), "processor": processor_name()}
+    here = {"device": device_name(settings.device), "processor": processor_name(), "beside": settings.beside}
     if checkpoint is None:
         return [here]
     path = sessions_of(checkpoint)
