@@ -4,6 +4,7 @@
 what `numbers` returns. The text around them is judged anew when the records change; the numbers follow by themselves.
 """
 
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -212,7 +213,7 @@ def computing_of(results: Results) -> dict[str, Any]:
     total = fleets.groupby("training")["seconds"].sum()
     small = fleets[fleets["dataset"] != "calcofi"].groupby("training")["seconds"].sum()
     authors = paper_minutes().query("n_draws == 100").groupby("dataset")["minutes"].mean()
-    timed = results.timings.set_index(["dataset", "prerank", "n_draws"])["ms_per_step"]
+    timed = results.timings.query("training == 'exact'")
     missing = [item.name for item in PAPER_DATASETS if item.name not in ran.index]
     exact = table[table["training"] == "exact"].set_index("dataset")
     return {
@@ -220,7 +221,8 @@ def computing_of(results: Results) -> dict[str, Any]:
         "n_paper": sum(is_exact(status) for status in ran["dataset_status"]),
         "n_fleets": len(fleets),
         "n_models": len(results.models),
-        "n_baselines": int((results.models["penalty"] == "none").sum()),
+        "n_baselines": int((results.models.query("penalty == 'none'")["initialisation"] == 0).sum()),
+        "n_initialisations": results.models["initialisation"].nunique(),
         "missing": ", ".join(missing),
         "fleet_rows": "\n".join(rows),
         "seconds": total,
@@ -233,15 +235,18 @@ def computing_of(results: Results) -> dict[str, Any]:
         "authors": authors,
         "minutes": by_cell(paper_minutes().query("n_draws == 100"), "minutes"),
         **{f"ratio_{name}": int(round(exact["authors' ratio"][name], -2)) for name in authors.index if name in exact.index},
-        "step": {f"{d}.{p}.{n}": value for (d, p, n), value in timed.items()},
+        "step": {
+            f"{ran['n_targets'][row.dataset]}.{row.prerank}.{row.n_draws}": row.ms_per_step
+            for row in timed.itertuples(index=False)
+        },
         "models_in": fleets.set_index(["dataset", "training"])["n_models"].unstack(),
         "diverged": int(results.models["diverged"].sum()) or "none",
         "n_preranks": len(PRERANKS),
     }
 
 
-def further_of() -> dict[str, Any]:
-    """Records beside the grid: steps of the evaluation taken alone, initialisations, another order of targets."""
+def further_of(results: Results) -> dict[str, Any]:
+    """Initialisations, and records beside the grid: steps of the evaluation taken alone, another order of targets."""
     folder = ROOT / "results" / "ablation" / "evaluation"
     tables = [pd.read_csv(path) for path in sorted(folder.glob("*.csv")) if "alphabetical" not in path.name]
     cells = pd.concat(tables).groupby(["dataset", "prerank", "draws", "rank", "cases"])["value"].mean()
@@ -257,10 +262,10 @@ def further_of() -> dict[str, Any]:
     for prerank in PRERANKS:
         values = " | ".join(f"{steps[(prerank, *way)]:.3f}" for way in ways.values())
         lines.append(f"| {prerank} | {values} |")
-    several = read_results(ROOT / "results" / "initialisations")
-    spread = against_spread(several)
-    networks = baseline_networks(several).query("dataset == 'births1' and prerank == 'HDR'")
-    scored = networks.merge(several.models.query("dataset == 'births1'"), on=["seed", "initialisation"])
+    spread = against_spread(results)
+    networks = baseline_networks(results).query("dataset == 'births1' and prerank == 'HDR'")
+    plain = results.models.query("dataset == 'births1' and penalty == 'none'")
+    scored = networks.merge(plain, on=["seed", "initialisation"])
     other = pd.read_csv(folder / "wq.alphabetical.csv").query("prerank == 'dependency' and draws == 'soft'")
     other = other.query("rank == 'sigmoid' and cases == 'per 256'")["value"]
     return {
@@ -274,7 +279,7 @@ def further_of() -> dict[str, Any]:
             correlation=f"{np.corrcoef(scored['value'], scored['best_score'])[0, 1]:.2f}".replace("-", "−"),
         ),
         "spread": SimpleNamespace(
-            datasets=", ".join(spread["dataset"].unique()),
+            datasets=spread["dataset"].nunique(),
             initialisations=int(spread["initialisations"].min()),
             cells=len(spread),
             share=int(spread["within 20 %"].sum()),
@@ -284,6 +289,28 @@ def further_of() -> dict[str, Any]:
         "wq_alphabetical_error": other.sem(),
         "wq_all": paper_table("pce_pca_all").set_index(CELL)["value"]["wq", "dependency"],
     }
+
+
+def whole_of() -> dict[str, Any]:
+    """What the commands that ran each protocol took, all processes together (`benchmarks/whole_study.py`)."""
+    record = json.loads((ROOT / "results" / "benchmark" / "whole_study.json").read_text(encoding="utf-8"))
+    n_models = {"exact": record["exact"]["models_in_all"]}
+    n_models["published"] = record["published"]["models_in_all"] - n_models["exact"]
+    found = {}
+    for name, models in n_models.items():
+        calls = record[name]["calls"]
+        seconds = sum(call["seconds"] for call in calls)
+        found[name] = SimpleNamespace(
+            seconds=seconds,
+            calls=len(calls),
+            beside=calls[0]["beside"],
+            models=models,
+            per_model=seconds / models,
+            busy=100 * sum(call["gpu_busy"] * call["seconds"] for call in calls) / seconds,
+            gpu_gb=max(call["gpu_gb"] for call in calls),
+            host_gb=max(call["host_pss_gb"] for call in calls),
+        )
+    return {"whole": SimpleNamespace(**found, processor=record["machine"]["processor"], cores=record["machine"]["cores"])}
 
 
 def _alone(cells: pd.Series) -> SimpleNamespace:
@@ -318,7 +345,8 @@ def numbers(results: Results) -> dict[str, Any]:
         | claims_of(results)
         | agreement_of(results, published)
         | computing_of(results)
-        | further_of()
+        | further_of(results)
+        | whole_of()
     )
 
 

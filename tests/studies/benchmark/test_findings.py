@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from prerank.studies.benchmark.bounds import p_value_bounds, refined
 from prerank.studies.benchmark.findings import (
     computing_table,
     model_minutes,
@@ -37,56 +36,6 @@ def test_a_simulated_p_value_that_cannot_be_smaller_is_unresolved():
     assert counted.rejected == 30
     assert counted.after_holm == 0
     assert counted.unresolved == 30
-
-
-def test_a_bound_resolves_what_replicates_cannot():
-    seeds = seeds_with([0.001] * 90)
-    bounds = seeds[["dataset", "prerank", "strength", "seed"]].assign(bound=1e-9)
-    assert rejections(seeds, pd.Series({"scale": 0.001}), bounds) == (90, 90, 90, 0)
-    some = rejections(seeds, pd.Series({"scale": 0.001}), bounds[bounds["dataset"] < "d2"])
-    assert (some.after_holm, some.unresolved) == (12, 78)
-
-
-def test_a_refined_p_value_is_twice_the_smaller_and_holds_its_size():
-    """Uniform p-values and a bound that is one too: the smaller of both, doubled, is rejected at most as often."""
-    uniform = np.random.default_rng(3).uniform(size=(2, 4000))
-    seeds = pd.DataFrame({"dataset": [f"d{k}" for k in range(4000)], "prerank": "PCA", "strength": 0.0, "seed": 0})
-    found = refined(seeds.assign(p_value=uniform[0]), seeds.assign(bound=uniform[1]))["p_value"]
-    assert np.allclose(found, np.minimum(1.0, 2 * uniform.min(0)))
-    assert (found <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 4000)
-    untouched = refined(seeds.assign(p_value=uniform[0]), seeds.iloc[:0].assign(bound=0.0))["p_value"]
-    assert np.array_equal(untouched, uniform[0])
-
-
-def test_bounds_are_of_the_largest_deviation_over_all_projections(results):
-    bounds = p_value_bounds(results, "exact").set_index(["dataset", "prerank", "strength", "seed"])["bound"]
-    curves = results.curves.query(
-        "dataset == 'air' and prerank == 'PCA' and penalty == 'none' and evaluation == 'exact'"
-    )
-    own = curves[curves["seed"] == 42]
-    largest = (own["frequency"] - own["level"]).abs().max()
-    assert bounds["air", "PCA", 0.0, 42] == pytest.approx(min(1.0, 6 * 2 * np.exp(-2 * 1000 * largest**2)))
-    assert set(bounds.index.get_level_values("prerank")) == {"marginal", "PCA"}
-    assert set(bounds.index.get_level_values("strength")) == {0.0, 10.0}
-
-
-def test_uniform_pits_pass_the_bound(results):
-    """Of 400 sets of 1,000 uniform PITs with four projections the bound rejects at most 5 % and some noise."""
-    levels = np.linspace(0.01, 0.99, 50)
-    pits = np.random.default_rng(11).uniform(size=(400, 4, 1000))
-    curves = pd.DataFrame(
-        {
-            "dataset": "air", "training": "none", "penalty": "none", "strength": 0.0, "evaluation": "exact",
-            "prerank": "PCA",
-            "seed": np.repeat(np.arange(400), 4 * 50),
-            "projection": np.tile(np.repeat(np.arange(1, 5), 50), 400),
-            "level": np.tile(levels, 1600),
-            "frequency": (pits[..., None, :] <= levels[:, None]).mean(-1).ravel(),
-        }
-    )  # fmt: skip
-    bounds = p_value_bounds(results._replace(curves=curves), "none")["bound"]
-    assert len(bounds) == 400
-    assert (bounds <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
 
 
 def test_no_tests_are_no_cells(results):

@@ -7,7 +7,6 @@ import pandas as pd
 import torch
 
 from prerank.calibration import holm
-from prerank.studies.benchmark.bounds import p_value_bounds, refined
 from prerank.studies.benchmark.effects import score_changes
 from prerank.studies.benchmark.nulls import statistic_null
 from prerank.studies.benchmark.paper_values import paper_minutes
@@ -34,7 +33,7 @@ class Rejections(NamedTuple):
     """Of the cells with an exact test: how many it rejects, and how many after Holm's adjustment over all of them.
 
     `unresolved` are rejected cells that Holm's adjustment loses although their p-value is the smallest that any model has
-    for that pre-rank, as a rule the smallest that the simulation can give, and no bound is smaller.
+    for that pre-rank, as a rule the smallest that the simulation can give.
     """
 
     cells: int
@@ -48,18 +47,16 @@ def smallest_p_values(results: Results) -> pd.Series:
     return results.records.groupby("prerank")["p_value"].min()
 
 
-def rejections(seeds: pd.DataFrame, smallest: pd.Series, bounds: pd.DataFrame | None = None) -> Rejections:
+def rejections(seeds: pd.DataFrame, smallest: pd.Series) -> Rejections:
     """Count miscalibrated cells of a selection that was evaluated exactly, by the p-value of the cell (5 %).
 
-    `smallest` comes from `smallest_p_values`, `bounds` from `p_value_bounds`: for Holm's adjustment a p-value may be that
-    of the bound instead of the simulated one.
+    `smallest` comes from `smallest_p_values`.
     """
     cells = summarise(seeds).dropna(subset="p_value")
     if cells.empty:
         return Rejections(0, 0, 0, 0)
     p_values = cells["p_value"].to_numpy()
-    finer = cells if bounds is None else summarise(refined(seeds, bounds)).dropna(subset="p_value")
-    adjusted = holm(torch.from_numpy(finer["p_value"].to_numpy().copy())).numpy()
+    adjusted = holm(torch.from_numpy(p_values.copy())).numpy()
     at_smallest = p_values <= 2 * smallest.reindex(cells["prerank"]).to_numpy() * (1 + 1e-9)
     lost = (p_values <= LEVEL) & (adjusted > LEVEL) & at_smallest
     return Rejections(len(cells), int((p_values <= LEVEL).sum()), int((adjusted <= LEVEL).sum()), int(lost.sum()))
@@ -68,17 +65,15 @@ def rejections(seeds: pd.DataFrame, smallest: pd.Series, bounds: pd.DataFrame | 
 def rejection_table(results: Results, tuned: Tuned) -> pd.DataFrame:
     """Exact tests of the baselines, and of both trainings at strength 10 and at the tuned strength."""
     smallest = smallest_p_values(results)
-    bounds = p_value_bounds(results, NONE)
-    rows = [{"models": "baseline", **rejections(baseline(results, EXACT_PROTOCOL), smallest, bounds)._asdict()}]
+    rows = [{"models": "baseline", **rejections(baseline(results, EXACT_PROTOCOL), smallest)._asdict()}]
     for own in PROTOCOLS:
         training, protocol = own.training, Protocol(own.training, EXACT_PROTOCOL.evaluation)
         words = "exactly" if training == EXACT_PROTOCOL.training else training
-        bounds = p_value_bounds(results, training)
         for what, seeds in (
             (f"strength {PUBLISHED_STRENGTH:g}", penalised(results, protocol)),
             ("tuned strength", at_tuned_strength(results, protocol, tuned[own])),
         ):
-            rows.append({"models": f"trained {words}, {what}", **rejections(seeds, smallest, bounds)._asdict()})
+            rows.append({"models": f"trained {words}, {what}", **rejections(seeds, smallest)._asdict()})
     return pd.DataFrame(rows)
 
 

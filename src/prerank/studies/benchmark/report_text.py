@@ -9,7 +9,6 @@ from typing import NamedTuple
 import pandas as pd
 
 from prerank.studies.benchmark.agreement import shares
-from prerank.studies.benchmark.bounds import p_value_bounds
 from prerank.studies.benchmark.effects import (
     by_dataset,
     calibration_changes,
@@ -28,7 +27,7 @@ from prerank.studies.benchmark.findings import (
     rejections,
     smallest_p_values,
 )
-from prerank.studies.benchmark.plan import NONE, PUBLISHED_STRENGTH
+from prerank.studies.benchmark.plan import PUBLISHED_STRENGTH
 from prerank.studies.benchmark.records import Results
 from prerank.studies.benchmark.strengths import all_along, strength_table, tightness_table, trend_table
 from prerank.studies.benchmark.summaries import (
@@ -79,7 +78,7 @@ def must_know(results: Results, compared: pd.DataFrame) -> list[str]:
 
 
 def _how_much(results: Results) -> str:
-    exact = rejections(baseline(results, EXACT_PROTOCOL), smallest_p_values(results), p_value_bounds(results, NONE))
+    exact = rejections(baseline(results, EXACT_PROTOCOL), smallest_p_values(results))
     both = overstated(results)
     if both.empty or exact.cells == 0:
         return "**Miscalibration of the baselines: unknown**, since no baseline was tested exactly."
@@ -160,13 +159,12 @@ def _miscalibrated(results: Results, tuned: Tuned) -> str:
         "The tests take test rows for independent. Those of series (air, blogdata) are not quite",
         "A model trained as published with dependency on two targets is evaluated by scale, which ranks alike",
         "At the tuned strength a cell may be its own baseline, where the rule chose strength 0",
-        "After Holm: p-values of several projections are the smaller of the simulated one and of a bound by the largest "
-        "deviation of the reliability curves (Dvoretzky, Kiefer and Wolfowitz), doubled",
+        "A simulated p-value that is one of the two smallest is simulated again with ten times the replicates",
     ]
     if int(table["unresolved"].sum()):
         notes.append(
             "Unresolved: Holm's adjustment loses these cells although no model has a smaller p-value for that pre-rank, as "
-            "a rule because the simulation can give none, and the bound is no smaller; more replicates could decide"
+            "a rule because the simulation can give none; more replicates could decide"
         )
     named = table.rename(columns={"after_holm": "after Holm"})
     text = markdown(frame_table(of_what_ran(named), "Cells that an exact test calls miscalibrated", {}, notes))
