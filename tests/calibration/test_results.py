@@ -154,12 +154,18 @@ def test_models_cases_and_sets_are_cut_with_everything_that_belongs_to_them():
         assert torch.equal(sets.points.upper[1], model.points.upper[4:8])
         assert torch.equal(sets.tied[1], model.tied)
         assert own is None or torch.equal(sets.pick[1], model.pick[4:8])
+        of_all = pit.in_sets(2)  # of every model
+        assert of_all.lead == (*pit.lead, 2)
+        assert torch.equal(of_all.lower[1], sets.lower)
+        assert torch.equal(of_all.points.upper[1], sets.points.upper)
+        assert torch.equal(of_all.tied[1], sets.tied)
+        assert own is None or torch.equal(of_all.pick[1], sets.pick)
     numbers = ProjectedPIT.of_values(uniform(3, 5, 2, seed=11))
     assert numbers.model(2).are_values
     assert torch.equal(numbers.model(2).lower, numbers.lower[2])
     uneven = Intervals(torch.zeros(2, 1, dtype=torch.int32), torch.ones(2, 1, dtype=torch.int32), torch.tensor([3, 4]))
     with pytest.raises(ValueError, match="different numbers of members"):
-        uneven.in_sets(2)
+        uneven.in_sets(2, -2)
     assert uneven.bounds()[1].flatten().tolist() == pytest.approx([1 / 3, 1 / 4])
     assert uneven.select(torch.tensor([1]), -2).bounds()[1].item() == pytest.approx(1 / 4)
 

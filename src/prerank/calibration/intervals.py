@@ -49,11 +49,11 @@ class Intervals:
         unit = self.unit[cases] if isinstance(self.unit, Tensor) else self.unit
         return Intervals(lower, lower if self.are_values else self.upper[index], unit)
 
-    def in_sets(self, n_sets: int) -> "Intervals":
-        """Cases cut into sets of equal size: (N, ...) -> (S, N / S, ...)."""
+    def in_sets(self, n_sets: int, axis: int) -> "Intervals":
+        """Cases, which lie along `axis` (counted from the end), cut into sets of equal size: (N, ...) -> (S, N / S, ...)."""
         if isinstance(self.unit, Tensor):
             raise ValueError("cases with different numbers of members cannot be cut into sets")
-        lower = self.lower.reshape(n_sets, -1, *self.lower.shape[1:])
+        lower = self.lower.unflatten(axis, (n_sets, -1))
         return Intervals(lower, lower if self.are_values else self.upper.reshape(lower.shape), self.unit)
 
 

@@ -254,19 +254,19 @@ class ProjectedPIT:
         return replace(self, parts=tuple(part for part in self.parts if part.prerank == group))
 
     def in_sets(self, n_sets: int) -> "ProjectedPIT":
-        """N cases as `n_sets` data sets of equal size on a leading axis; the cases of each are numbered anew."""
+        """N cases as `n_sets` data sets of equal size on an axis before them; the cases of each are numbered anew."""
         size = self.n_cases // n_sets
         whole = self.select(slice(0, n_sets * size))
         parts = tuple(
             replace(
                 part,
-                observed=part.observed.in_sets(n_sets),
-                points=None if part.points is None else part.points.in_sets(n_sets),
-                tied=part.tied.expand(n_sets, -1),
+                observed=part.observed.in_sets(n_sets, -2),
+                points=None if part.points is None else part.points.in_sets(n_sets, -3),
+                tied=part.tied[..., None, :].expand(*part.tied.shape[:-1], n_sets, -1),
             )
             for part in whole.parts
         )
-        pick = None if whole.pick is None else whole.pick.reshape(n_sets, size, -1)
+        pick = None if whole.pick is None else whole.pick.unflatten(-2, (n_sets, size))
         return ProjectedPIT(parts, torch.arange(size, device=self.device), pick)
 
     def renamed(self, group: str, names: Sequence[str]) -> "ProjectedPIT":

@@ -100,9 +100,13 @@ def _per_batch(pit: ProjectedPIT, prerank: PreRank) -> Column:
     """The mean of the exact PCE over minibatches, and what exact uniformity would give."""
     n_members, sizes = pit.parts[0].n_members, batch_sizes(pit.n_cases)
     null = [pce_null(size, n_members=n_members).mean for size in sizes]
-    batches = [slice(start, start + BATCH) for start in range(0, pit.n_cases, BATCH)]
-    value = torch.stack([pce(pit.select(cases)).mean(-1) for cases in batches]).mean(0)
-    return column_of("pce per 256", value, prerank.name, null_level=sum(null) / len(null))
+    n_batches, n_left = divmod(pit.n_cases, BATCH)
+    values = []
+    if n_batches:
+        values.append(pce(pit.select(slice(0, n_batches * BATCH)).in_sets(n_batches)).mean(-1))
+    if n_left:
+        values.append(pce(pit.select(slice(n_batches * BATCH, None))).mean(-1)[..., None])
+    return column_of("pce per 256", torch.cat(values, -1).mean(-1), prerank.name, null_level=sum(null) / len(null))
 
 
 def _published_scores(y: Tensor, laws: GaussianMixture, n_draws: int, seed: int) -> Iterator[Column]:

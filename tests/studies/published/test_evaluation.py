@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from prerank.calibration import HDR, Location, Marginal, Scale, pce, pce_null, projected_pit
+from prerank.calibration import HDR, PCA, Copula, Location, Marginal, Scale, pce, pce_null, projected_pit
 from prerank.data import Bimodal
 from prerank.forecast import GaussianMixture
 from prerank.scores import Fair, TwoSets, energy_score
 from prerank.studies.evaluation import evaluate_both, exact_tests
-from prerank.studies.published import published_null_level, published_pce
+from prerank.studies.published import published_null_level, published_pce, published_pits
 from prerank.training import evaluate
 
 
@@ -83,3 +83,18 @@ def test_small_p_values_of_several_projections_are_resolved_by_ten_times_the_rep
     assert found[0, "location"] == before[0, "location"] < 1 / 400  # one projection: its null is no simulation of 39
     assert (before[1] > 2 / 40).all()
     assert found[1].equals(before[1])
+
+
+def test_minibatches_taken_together_are_those_taken_one_by_one(truth, monkeypatch):
+    """On a GPU several go through the pre-ranks at once; each has the random numbers that it has alone."""
+    law, y = truth
+    preranks = [Marginal(), Scale(), PCA(), HDR(), Copula()]
+    monkeypatch.setattr("prerank.chunks.ELEMENTS", 1)
+    one_by_one = list(published_pits(y, law, preranks, 20, 5))
+    assert [part[0].shape[-3:-1] for part in one_by_one] == [(1, 256), (1, 256), (1, 188)]
+    monkeypatch.setattr("prerank.chunks.ELEMENTS", 1 << 26)
+    together = list(published_pits(y, law, preranks, 20, 5))
+    assert [part[0].shape[-3:-1] for part in together] == [(2, 256), (1, 188)]
+    for alone, joined in zip(zip(*one_by_one, strict=True), zip(*together, strict=True), strict=True):
+        torch.testing.assert_close(torch.cat(joined[:1], -3), torch.cat(alone[:2], -3), rtol=0, atol=1e-12)
+        assert torch.equal(joined[1], alone[2])

@@ -3,12 +3,11 @@
 import json
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -289,51 +288,52 @@ def _curves(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Setting
 
     These have the curves of their margins too. Of the first initialisation alone.
     """
-    frames = []
+    alike: dict[tuple[str, str], list[int]] = {}
     for place, model in enumerate(fleet.models):
         own = model.penalty == NONE or model.strength == PUBLISHED_STRENGTH
-        if not own or model.initialisation or place in failed:
-            continue
-        forecast, y = _forecast(fleet, fitted, data.seeds, data.test, [place])
-        for protocol in (EXACT, AS_PUBLISHED):
-            frames += _curves_of(model, forecast, y, protocol, settings)
+        if own and not model.initialisation and place not in failed:
+            alike.setdefault((model.training, model.penalty), []).append(place)
+    frames: list[tuple[int, pd.DataFrame]] = []
+    for group in alike.values():
+        for places in _some_at_a_time(group, data.test):
+            forecast, y = _forecast(fleet, fitted, data.seeds, data.test, places)
+            models = [fleet.models[place] for place in places]
+            for protocol in (EXACT, AS_PUBLISHED):
+                found = _curves_of(models, forecast, y, protocol, settings)
+                frames += [(places[number], frame) for number, frame in found]
     columns = [item.name for item in fields(Model)]
     columns += ["evaluation", "prerank", "projection", "level", "frequency"]
-    found = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
-    return found.assign(dataset=fleet.dataset)
-
-
-def _frequency(pit: ProjectedPIT | Tensor, levels: Tensor) -> np.ndarray:
-    return reliability_curve(pit, levels=levels).frequency.cpu().double().numpy()
+    in_order = [frame for _, frame in sorted(frames, key=lambda item: item[0])]
+    table = pd.concat(in_order, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+    return table.assign(dataset=fleet.dataset)
 
 
 def _curves_of(
-    model: Model, forecast: GaussianMixture, y: Tensor, protocol: str, settings: Settings
-) -> list[pd.DataFrame]:
+    models: Sequence[Model], forecast: GaussianMixture, y: Tensor, protocol: str, settings: Settings
+) -> Iterator[tuple[int, pd.DataFrame]]:
+    """Curves of models (E, N) with one penalty: the number of the model, and the curve of one projection."""
     known = preranks_of(y.shape[-1], protocol)
-    chosen = [item for name, item in known.items() if model.penalty in (NONE, name) or name == "marginal"]
+    chosen = [item for name, item in known.items() if models[0].penalty in (NONE, name) or name == "marginal"]
     if not chosen:
-        return []
+        return
+    pit: ProjectedPIT | Tensor
     if protocol == EXACT:
         levels = centred_levels(_LEVELS)
         pit = projected_pit(y, forecast, chosen, n_draws=settings.n_draws)
-        groups, frequency = list(pit.groups), _frequency(pit.model(0), levels)
+        groups = list(pit.groups)
     else:
         levels = inclusive_levels(_LEVELS)
-        batches = list(published_pits(y, forecast, chosen, settings.n_draws))
-        groups = [item.name for item, pit in zip(chosen, batches[0], strict=True) for _ in range(pit.shape[-1])]
-        frequency = _frequency(torch.cat([torch.cat(part, -1)[0] for part in batches]).double(), levels)
-    number = [groups[:k].count(name) + 1 for k, name in enumerate(groups)]
-    return [
-        pd.DataFrame(
-            vars(model)
-            | {
+        parts = list(published_pits(y, forecast, chosen, settings.n_draws))
+        groups = [item.name for item, own in zip(chosen, parts[0], strict=True) for _ in range(own.shape[-1])]
+        pit = torch.cat([torch.cat(part, -1).flatten(-3, -2) for part in parts], -2).double()
+    frequency = reliability_curve(pit, levels=levels).frequency.cpu().numpy().astype("float32")
+    for number, model in enumerate(models):
+        for k, name in enumerate(groups):
+            curve = {
                 "evaluation": protocol,
                 "prerank": name,
-                "projection": number[k],
+                "projection": groups[:k].count(name) + 1,
                 "level": levels.numpy().astype("float32"),
-                "frequency": frequency[:, k].astype("float32"),
+                "frequency": frequency[number, :, k],
             }
-        )
-        for k, name in enumerate(groups)
-    ]
+            yield number, pd.DataFrame(vars(model) | curve)

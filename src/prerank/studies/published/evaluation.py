@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.calibration import PreRank, inclusive_levels, pce, pce_null
+from prerank.chunks import chunks
 from prerank.forecast import GaussianMixture, as_observations
 from prerank.studies.published.softdraws import SoftDraws, keyed_noise, soft_streams
 from prerank.studies.published.view import published_pit
@@ -22,19 +23,31 @@ def published_pce(
         torch.stack([pce(pit, levels=inclusive_levels()).mean(-1) for pit in pits], -1)
         for pits in published_pits(y, forecast, preranks, n_draws, seed)
     ]
-    return torch.stack(totals).mean(0)
+    return torch.cat(totals, -2).mean(-2)
 
 
 def published_pits(
     y: Tensor, forecast: GaussianMixture, preranks: Sequence[PreRank], n_draws: int = 100, seed: int = 0
 ) -> Iterator[list[Tensor]]:
-    """The published test PITs, minibatch by minibatch of 256: one tensor (..., B, K) per pre-rank."""
+    """The published test PITs, some minibatches of 256 at a time: one tensor (..., minibatches, 256, K) per pre-rank.
+
+    A smaller last minibatch comes by itself.
+    """
     y = as_observations(y)
-    n_cases = y.shape[-2]
-    for number, start in enumerate(range(0, n_cases, BATCH)):
-        cases = slice(start, min(start + BATCH, n_cases))
-        batch, observed = forecast.select(cases), y[..., cases, :]
-        noise = keyed_noise(soft_streams(preranks, batch, observed.shape[-2], n_draws), observed, seed, number)
+    n_batches, n_left = divmod(y.shape[-2], BATCH)
+    n_models = forecast.batch_shape[:-1].numel()
+    numbers_of_a_draw = max(4 * n_models * forecast.n_targets, forecast.n_components * (forecast.n_targets + 1))
+    groups = [range(some.start, some.stop) for some in chunks(n_batches, BATCH * n_draws * numbers_of_a_draw, y.device)]
+    for group in groups + ([range(n_batches, n_batches + 1)] if n_left else []):
+        cases = slice(group.start * BATCH, min(group.stop * BATCH, y.shape[-2]))
+        some = forecast.select(cases)
+        batch = GaussianMixture(
+            some.logits.unflatten(-2, (len(group), -1)),
+            some.loc.unflatten(-3, (len(group), -1)),
+            some.scale_tril.unflatten(-4, (len(group), -1)),
+        )
+        observed = y[..., cases, :].unflatten(-2, (len(group), -1))
+        noise = keyed_noise(soft_streams(preranks, batch, observed.shape[-2], n_draws), observed, seed, group)
         with torch.no_grad():
             soft = SoftDraws.of(batch, noise)
             yield [published_pit(observed, batch, item, soft).clamp(0.0, 1.0) for item in preranks]

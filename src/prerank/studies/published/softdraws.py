@@ -79,9 +79,16 @@ def soft_streams(preranks: Sequence[PreRank], sizes: Sizes, n_cases: int, n_draw
     return {RANKED: stream, LEARNT: stream} if learns else {RANKED: stream}
 
 
-def keyed_noise(streams: Mapping[str, Stream], like: Tensor, seed: int, step: int) -> dict[str, Tensor]:
-    """The numbers of a step that depend on seed and step alone."""
+def keyed_noise(
+    streams: Mapping[str, Stream], like: Tensor, seed: int, steps: int | Sequence[int]
+) -> dict[str, Tensor]:
+    """The numbers of a step that depend on seed and step alone; those of several steps on a leading axis."""
+
+    def keys(name: str) -> int | Tensor:
+        if isinstance(steps, int):
+            return key(seed, "published", name, steps)
+        return torch.tensor([key(seed, "published", name, step) for step in steps], device=like.device)
+
     return {
-        name: stream.made(normal(key(seed, "published", name, step), stream.shape, like.dtype, like.device))
-        for name, stream in streams.items()
+        name: stream.made(normal(keys(name), stream.shape, like.dtype, like.device)) for name, stream in streams.items()
     }
