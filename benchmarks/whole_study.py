@@ -2,15 +2,18 @@
 
     python benchmarks/whole_study.py exact --mps --processes 8 --out OUT    # 15 datasets, from an empty compile cache
     python benchmarks/whole_study.py published --seconds 560 --out OUT      # the other protocol, into the same results
-    python benchmarks/whole_study.py turn old kills --old TREE --seconds 560 --out OUT
+    python benchmarks/whole_study.py beside turn old kills --old TREE --mps --seconds 560 --out OUT
+    python benchmarks/whole_study.py ablation --mps --processes 3 --out OUT # ways to train between the protocols
     python benchmarks/whole_study.py timings --seconds 560 --out OUT        # steps by pre-rank, 100 and 1,000 draws
     python benchmarks/whole_study.py unpack --out OUT                       # on the machine where the results are wanted
 
 exact, published   the grid, four fleets beside each other; `WORK/grid` is a results folder of `prerank report`
-turn               five datasets, one fleet after the other: times, and the same bits as in the grid
+beside             five datasets at the same time
+turn               the same, one fleet after the other: times, and the same bits as beside each other
 old                the same with the code of another revision, unpacked under TREE: times from the same machine
 kills              two datasets, killed and resumed three times; and again with one of two processes killed once
 timings            the timing runs of the grid
+ablation           the fleets of `ablation_training.py`, which makes tables of `WORK/ablation`
 
 Each part has a compile cache of its own, empty when it begins (kills and timings begin with what others compiled). What it
 took stands in OUT/whole_study.json, the results in OUT/study.tar.gz.00 and so on, none larger than 15 MiB: finished fleets
@@ -33,6 +36,8 @@ from typing import Any
 from study_files import compared, pack, seconds_of, unpack
 from watching import descendants, facts, shared_gpu, watched
 
+PARTS = ("exact", "published", "beside", "turn", "old", "kills", "timings", "ablation")
+AT_THE_SAME_TIME = ("exact", "published", "beside", "ablation")  # whose processes may share the GPU
 FIVE = ("wage", "house", "households", "air", "scm20d")
 KILLED = ("wage", "households")
 WARM = {"kills": ("turn",), "timings": ("exact", "published")}  # whose kernels a part begins with
@@ -56,18 +61,20 @@ class Job:
     seeds: tuple[int, ...] | None = None
     max_epochs: int | None = None
     n_replicates: int | None = None
+    ablation: bool = False
 
 
 def run_job(job: Job) -> int:
     """In a process of its own, with whatever revision of the library is on its path."""
     from prerank.studies import benchmark
 
-    names = job.datasets or _available()
+    names = job.datasets or (None if job.ablation else _available())
     wanted = asdict(job) | {"datasets": names, "accept_licence": True}
 
     def known(kind: Any) -> dict[str, Any]:
         return {f.name: wanted[f.name] for f in fields(kind) if wanted.get(f.name) is not None}
 
+    grid = _ablation(known) if job.ablation else benchmark.Grid(**known(benchmark.Grid))
     executor = benchmark.Beside(job.processes) if job.processes > 1 else benchmark.InTurn()
     start = time.monotonic()
 
@@ -77,7 +84,7 @@ def run_job(job: Job) -> int:
             print(f"{time.monotonic() - start:7.1f} s  {state.last.name}, {left} left", flush=True)
 
     summary = benchmark.run_benchmark(
-        benchmark.Grid(**known(benchmark.Grid)),
+        grid,
         Path(job.out),
         benchmark.Settings(**known(benchmark.Settings)),
         executor,
@@ -87,6 +94,13 @@ def run_job(job: Job) -> int:
     for name, error in summary.failed:
         print(f"failed: {name}: {error}", flush=True)
     return 1 if summary.failed else 0
+
+
+def _ablation(known: Callable[[Any], dict[str, Any]]) -> Any:
+    """Its own protocols and, unless told otherwise, its own datasets."""
+    from prerank.studies.benchmark.plan import Ablation
+
+    return Ablation(**{name: value for name, value in known(Ablation).items() if name != "protocols"})
 
 
 def _available() -> tuple[str, ...]:
@@ -164,10 +178,21 @@ class Study:
             "timings", job, here
         )
 
+    def ablation(self, here: Path) -> None:
+        job = replace(self.base, out="ablation", ablation=True, processes=self.processes)
+        self.record.setdefault("ablation", {"finished": False, "calls": []})["finished"] = self.call(
+            "ablation", job, here
+        )
+
+    def beside(self, here: Path) -> None:
+        job = replace(self._five(FIVE, "beside"), processes=min(self.processes, len(FIVE)))
+        if self.call("beside", job, here):
+            self.record["beside"] |= {"finished": True, "fleets": seconds_of(self.work / "beside")}
+
     def turn(self, here: Path) -> None:
         if self.call("turn", self._five(FIVE, "turn"), here):
             self.record["turn"] |= {"finished": True, "fleets": seconds_of(self.work / "turn")}
-            self._compare("turn", "beside each other", "grid", "turn")
+            self._compare("turn", "beside each other", "beside", "turn")
 
     def old(self, tree: Path) -> None:
         if self.call("old", self._five(FIVE, "old"), tree):
@@ -266,9 +291,7 @@ def told(record: Mapping[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "parts", nargs="+", choices=("exact", "published", "turn", "old", "kills", "timings", "unpack", "job")
-    )
+    parser.add_argument("parts", nargs="+", choices=(*PARTS, "unpack", "job"))
     parser.add_argument("--work", type=Path, default=Path("build/whole_study"), help="where everything is kept")
     parser.add_argument("--out", type=Path, default=Path("build/whole_study_out"), help="what is to be brought back")
     parser.add_argument("--old", type=Path, help="the root of another revision's tree")
@@ -292,13 +315,13 @@ def main() -> int:
     for name in given.parts:
         if study.finished(name) or study.left < 0:
             continue
-        if name in ("exact", "published"):
-            # for the grid alone: a client that is killed may take the others with it
+        if name in AT_THE_SAME_TIME:
+            # and nowhere else: a client that is killed may take the others with it
             with (
                 tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
                 shared_gpu(Path(folder), given.mps) as study.mps,
             ):
-                study.grid(name, here)
+                study.grid(name, here) if name in ("exact", "published") else getattr(study, name)(here)
             study.mps = False
         elif name == "old":
             study.old((given.old or here).resolve())

@@ -150,3 +150,23 @@ def test_the_other_protocol_is_added_to_the_exact_one(script, tmp_path, monkeypa
     monkeypatch.setattr(sys, "argv", ["whole_study.py", "published", "--work", str(tmp_path), "--out", str(tmp_path)])
     with pytest.raises(SystemExit, match="the exact protocol comes first"):
         study.main()
+
+
+def test_parts_of_five_datasets_and_of_the_ablation_are_jobs_of_their_own(script, tmp_path, monkeypatch):
+    study, jobs = script("whole_study"), {}
+
+    def pretended(command, seconds, log, env, until=None):
+        job = json.loads(command[-1])
+        jobs[Path(job["out"]).name] = job
+        return script("watching").Taken(0, 5.0, False, None, None, None, 2.0, 1.5, 4)
+
+    monkeypatch.setattr(study, "watched", pretended)
+    given = ["beside", "turn", "ablation", "--processes", "8", "--work", str(tmp_path), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", ["whole_study.py", *given])
+    assert study.main() == 0
+    assert jobs["beside"]["datasets"] == jobs["turn"]["datasets"] == list(study.FIVE)
+    assert (jobs["beside"]["processes"], jobs["turn"]["processes"]) == (5, 1)
+    assert (jobs["ablation"]["ablation"], jobs["ablation"]["datasets"]) == (True, None)
+    record = json.loads((tmp_path / "out" / "whole_study.json").read_text())
+    assert all(record[name]["finished"] for name in ("beside", "turn", "ablation"))
+    assert record["turn"]["compared"]["beside each other"]["rows"] == 0  # nothing was really run
