@@ -174,15 +174,13 @@ class Study:
 
     def timings(self, here: Path) -> None:
         job = replace(self.base, out="grid", protocols=("exact", "as published"), timing=True)
-        self.record.setdefault("timings", {"finished": False, "calls": []})["finished"] = self.call(
-            "timings", job, here
-        )
+        done = self.call("timings", job, here)
+        self.record["timings"]["finished"] = done
 
     def ablation(self, here: Path) -> None:
         job = replace(self.base, out="ablation", ablation=True, processes=self.processes)
-        self.record.setdefault("ablation", {"finished": False, "calls": []})["finished"] = self.call(
-            "ablation", job, here
-        )
+        done = self.call("ablation", job, here)
+        self.record["ablation"]["finished"] = done
 
     def beside(self, here: Path) -> None:
         job = replace(self._five(FIVE, "beside"), processes=min(self.processes, len(FIVE)))

@@ -210,8 +210,6 @@ def computing_of(results: Results) -> dict[str, Any]:
         + " |"
         for name in names
     ]
-    total = fleets.groupby("training")["seconds"].sum()
-    small = fleets[fleets["dataset"] != "calcofi"].groupby("training")["seconds"].sum()
     authors = paper_minutes().query("n_draws == 100").groupby("dataset")["minutes"].mean()
     timed = results.timings.query("training == 'exact'")
     missing = [item.name for item in PAPER_DATASETS if item.name not in ran.index]
@@ -225,13 +223,10 @@ def computing_of(results: Results) -> dict[str, Any]:
         "n_initialisations": results.models["initialisation"].nunique(),
         "missing": ", ".join(missing),
         "fleet_rows": "\n".join(rows),
-        "seconds": total,
-        "seconds_small": small,
         "peak_low": fleets["peak_bytes"].min() / 1e9,
         "peak_high": fleets["peak_bytes"].max() / 1e9,
         "rows": {f"{name}": ran.loc[name] for name in ran.index},
         "per_model": exact["seconds per model"],
-        "fleet_seconds": by_fleet["seconds"].unstack(),
         "authors": authors,
         "minutes": by_cell(paper_minutes().query("n_draws == 100"), "minutes"),
         **{f"ratio_{name}": int(round(exact["authors' ratio"][name], -2)) for name in authors.index if name in exact.index},
@@ -303,8 +298,8 @@ def whole_of() -> dict[str, Any]:
         found[name] = SimpleNamespace(
             seconds=seconds,
             calls=len(calls),
+            first=calls[0]["seconds"],
             beside=calls[0]["beside"],
-            models=models,
             per_model=seconds / models,
             busy=100 * sum(call["gpu_busy"] * call["seconds"] for call in calls) / seconds,
             gpu_gb=max(call["gpu_gb"] for call in calls),
