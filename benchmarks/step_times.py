@@ -25,9 +25,8 @@ import torch
 
 import vmap_peer
 from prerank.calibration import paper_preranks
-from prerank.studies.benchmark.ahead import Kind, compile_kernels
+from prerank.studies.benchmark.ahead import Kind, compile_first
 from prerank.studies.benchmark.plan import PUBLISHED_STRENGTH, preranks_of
-from prerank.studies.benchmark.processes import worker_pool
 from prerank.studies.benchmark.work import Settings, device_name, processor_name
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.published import PublishedPenalty
@@ -147,9 +146,7 @@ def compile_ahead(asked: Asked) -> None:
         for protocol in PENALTIES
         for name in preranks_of(d, protocol)
     ]
-    with worker_pool(max(1, min(12, os.cpu_count() or 1))) as pool:
-        for found in [pool.submit(compile_kernels, kind, Settings(asked.device)) for kind in kinds]:
-            found.exception()  # what cannot be compiled ahead is compiled, or fails, where it is timed
+    compile_first([(kind, Settings(asked.device)) for kind in kinds])
 
 
 def row_of(

@@ -15,10 +15,10 @@ kills              two datasets, killed and resumed three times; and again with 
 timings            the timing runs of the grid
 ablation           the fleets of `ablation_training.py`, which makes tables of `WORK/ablation`
 
-Each part has a compile cache of its own, empty when it begins (kills and timings begin with what others compiled). What it
-took stands in OUT/whole_study.json, the results in OUT/study.tar.gz.00 and so on, none larger than 15 MiB: finished fleets
-first, then as many checkpoints as there is room for. A part that is finished is not run again. Only PYTHONPATH=src and
-the data (PRERANK_DATA) are needed.
+Each part has a compile cache of its own, empty when it begins (kills, ablation and timings begin with what other parts
+compiled). What it took stands in OUT/whole_study.json, the results in OUT/study.tar.gz.00 and so on, none larger than
+15 MiB: finished fleets first, then as many checkpoints as there is room for. A part that is finished is not run again.
+Only PYTHONPATH=src and the data (PRERANK_DATA) are needed.
 """
 
 import argparse
@@ -40,7 +40,8 @@ PARTS = ("exact", "published", "beside", "turn", "old", "kills", "timings", "abl
 AT_THE_SAME_TIME = ("exact", "published", "beside", "ablation")  # whose processes may share the GPU
 FIVE = ("wage", "house", "households", "air", "scm20d")
 KILLED = ("wage", "households")
-WARM = {"kills": ("turn",), "timings": ("exact", "published")}  # whose kernels a part begins with
+WARM = {"kills": ("turn",), "ablation": ("beside",), "timings": ("exact", "published", "turn", "ablation")}
+"""Whose kernels a part begins with."""
 FOR_PACKING = 15.0  # seconds that are kept for it
 
 

@@ -191,6 +191,37 @@ def test_on_a_gpu_kernels_are_compiled_while_fleets_train(monkeypatch):
     assert ended == [True]
 
 
+def test_what_is_timed_on_a_gpu_is_compiled_first(monkeypatch):
+    """With a pool that notes what it is given; one kind fails to compile, and the others are waited for."""
+    given, waited = [], []
+
+    class Task:
+        def exception(self):
+            waited.append(self)
+            return RuntimeError("no compiler")
+
+    class Noting(AbstractContextManager):
+        def __init__(self, n_processes):
+            given.append(n_processes)
+
+        def submit(self, function, kind, settings):
+            given.append((kind, settings.n_draws))
+            return Task()
+
+        def __exit__(self, *failure):
+            return None
+
+    monkeypatch.setattr(ahead, "worker_pool", Noting)
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    kind = Kind(2, "exact", "copula", 10.0)
+    wanted = [(kind, Settings("cuda", n_draws=100)), (kind, Settings("cuda", n_draws=1000))]
+    ahead.compile_first([*wanted, (kind, Settings("cpu"))])
+    assert given == [2, (kind, 100), (kind, 1000)]
+    assert len(waited) == 2
+    ahead.compile_first([(kind, Settings("cpu"))])
+    assert len(given) == 3
+
+
 @pytest.fixture(scope="module")
 def cluster():
     from distributed import LocalCluster

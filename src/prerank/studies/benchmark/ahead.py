@@ -22,6 +22,7 @@ from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.training import FitOptions, Run, TrainingSet, fit
 
 _MOST = 8  # processes that compile: each has a context on the GPU, half a gigabyte there and a few on the host
+_MOST_ALONE = 12  # when nothing else runs
 _POLITE = 10  # they give way to what trains
 # whether a size is a multiple of 16 is compiled in: minibatches are, the rows to validate and to evaluate rarely
 _TRAINING_ROWS, _OTHER_ROWS = 512, 501
@@ -67,6 +68,16 @@ def compiling(fleets: Sequence[Fleet], settings: Settings, n_training: int) -> I
             yield
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def compile_first(wanted: Sequence[tuple[Kind, Settings]]) -> None:
+    """Compile what is to be timed on all cores, and wait for it. What cannot be compiled fails where it is timed."""
+    wanted = [each for each in wanted if torch.device(each[1].device).type == "cuda"]
+    if not wanted:
+        return
+    with worker_pool(max(1, min(_MOST_ALONE, len(wanted), os.cpu_count() or 1))) as pool:
+        for task in [pool.submit(compile_kernels, *each) for each in wanted]:
+            task.exception()
 
 
 def compile_kernels(kind: Kind, settings: Settings) -> int:

@@ -11,9 +11,8 @@ from prerank.studies.benchmark.executors import Executor, Failure, InTurn, Outco
 from prerank.studies.benchmark.plan import Ablation, Fleet, Grid
 from prerank.studies.benchmark.records import Store
 from prerank.studies.benchmark.shapes import Shape, shape_of
-from prerank.studies.benchmark.timing import Timing, time_steps, timings_of
+from prerank.studies.benchmark.timing import Timing, compile_steps, time_steps, timings_of
 from prerank.studies.benchmark.work import Settings
-from prerank.studies.protocols import EXACT
 from prerank.training import Progress
 
 
@@ -63,6 +62,7 @@ def run_benchmark(
         trained = {fleet.dataset: n_targets[fleet.dataset] for fleet in fleets if store.has_fleet(fleet.name)}
         wanted = timings_of(grid, trained) if timing and isinstance(grid, Grid) else []
         state.timings = [run for run in wanted if not store.has_timing(run.name)]
+        compile_steps(state.timings, trained, settings)
         while state.timings:
             on_fleet(state)
             failed += _time(state.timings.pop(0), settings, store)
@@ -95,7 +95,7 @@ def _time(run: Timing, settings: Settings, store: Store) -> list[tuple[str, str]
     try:
         store.keep_timing(run.name, time_steps(run, settings))
     except Exception as error:
-        _keep_failure(store, run.name, run.dataset, EXACT, said(error))
+        _keep_failure(store, run.name, run.dataset, run.training, said(error))
         return [(run.name, said(error))]
     return []
 

@@ -1,13 +1,14 @@
 """Timing runs: what a training step costs by pre-rank, with 100 draws and with 1,000."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import torch
 
+from prerank.studies.benchmark.ahead import Kind, compile_first
 from prerank.studies.benchmark.plan import PRERANKS, PUBLISHED_STRENGTH, Grid, Model, penalty_of, preranks_of
 from prerank.studies.benchmark.work import Settings, device_name, prepare
 from prerank.studies.protocols import EXACT
@@ -49,6 +50,12 @@ def timings_of(grid: Grid, n_targets: Mapping[str, int]) -> list[Timing]:
         if prerank in grid.preranks and prerank in preranks_of(n_targets[dataset], training)
         for n_draws in DRAWS
     ]
+
+
+def compile_steps(runs: Sequence[Timing], n_targets: Mapping[str, int], settings: Settings) -> None:
+    """Compile the kernels of all runs before the first is timed; on a CPU there are none."""
+    kinds = [Kind(n_targets[run.dataset], run.training, run.prerank, PUBLISHED_STRENGTH) for run in runs]
+    compile_first([(kind, replace(settings, n_draws=run.n_draws)) for kind, run in zip(kinds, runs, strict=True)])
 
 
 @lru_cache(maxsize=1)
