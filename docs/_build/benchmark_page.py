@@ -21,7 +21,7 @@ from prerank.studies.benchmark.effects import (
     counts,
     degradation_table,
 )
-from prerank.studies.benchmark.findings import computing_table, overstated, price, rejection_table
+from prerank.studies.benchmark.findings import computing_table, model_minutes, overstated, price, rejection_table
 from prerank.studies.benchmark.paper_values import paper_minutes, paper_table
 from prerank.studies.benchmark.plan import PRERANKS
 from prerank.studies.benchmark.records import Results, read_results
@@ -211,7 +211,10 @@ def computing_of(results: Results) -> dict[str, Any]:
         for name in names
     ]
     authors = paper_minutes().query("n_draws == 100").groupby("dataset")["minutes"].mean()
-    timed = results.timings.query("training == 'exact'")
+    spent = model_minutes(results).pivot_table(
+        index=["training", "n_draws", "dataset"], columns="prerank", values="minutes"
+    )
+    over_pca = spent[["HDR", "copula"]].div(spent["PCA"], axis=0).groupby(level=["training", "n_draws"])
     missing = [item.name for item in PAPER_DATASETS if item.name not in ran.index]
     exact = table[table["training"] == "exact"].set_index("dataset")
     return {
@@ -230,14 +233,24 @@ def computing_of(results: Results) -> dict[str, Any]:
         "authors": authors,
         "minutes": by_cell(paper_minutes().query("n_draws == 100"), "minutes"),
         **{f"ratio_{name}": int(round(exact["authors' ratio"][name], -2)) for name in authors.index if name in exact.index},
-        "step": {
-            f"{ran['n_targets'][row.dataset]}.{row.prerank}.{row.n_draws}": row.ms_per_step
-            for row in timed.itertuples(index=False)
+        **{
+            name: {
+                f"{ran['n_targets'][row.dataset]}.{row.prerank}.{row.n_draws}": row.ms_per_step
+                for row in results.timings[results.timings["training"] == training].itertuples(index=False)
+            }
+            for name, training in (("step", "exact"), ("published_step", "as published"))
         },
+        "cheaper": _flat(over_pca.agg(lambda ratios: int((ratios > 1).sum()))),
+        "dearer": _flat(over_pca.median()),
         "models_in": fleets.set_index(["dataset", "training"])["n_models"].unstack(),
         "diverged": int(results.models["diverged"].sum()) or "none",
         "n_preranks": len(PRERANKS),
     }
+
+
+def _flat(table: pd.DataFrame) -> dict[str, Any]:
+    """A table by (training, draws) and pre-rank, as one name for each cell."""
+    return {f"{training}.{draws}.{name}": value for (training, draws), row in table.iterrows() for name, value in row.items()}
 
 
 def further_of(results: Results) -> dict[str, Any]:
@@ -308,6 +321,25 @@ def whole_of() -> dict[str, Any]:
     return {"whole": SimpleNamespace(**found, processor=record["machine"]["processor"], cores=record["machine"]["cores"])}
 
 
+def five_of(results: Results) -> dict[str, Any]:
+    """Five datasets side by side and in turn, with the code before, and interrupted (`benchmarks/whole_study.py`)."""
+    record = json.loads((ROOT / "results" / "benchmark" / "whole_study.json").read_text(encoding="utf-8"))
+    targets, parts = datasets_run(results)["n_targets"], ("old", "turn", "beside")
+    names = sorted((name.partition(".")[0] for name in record["turn"]["fleets"]), key=lambda name: targets[name])
+    rows = [
+        f"| {name} | {targets[name]} | " + " | ".join(f"{record[part]['fleets'][f'{name}.exact']:.0f}" for part in parts) + " |"
+        for name in names
+    ]
+    kept = record["turn"]["compared"] | record["kills"]["compared"]
+    identical = ("beside each other", "killed and resumed", "one of two died")
+    if any(kept[words]["different"] or kept[words]["only_one_has"] for words in identical):
+        raise ValueError("the page says that these records are identical")
+    found = {part: SimpleNamespace(seconds=sum(call["seconds"] for call in record[part]["calls"])) for part in parts}
+    found["turn"].rows = kept["beside each other"]["rows"]
+    found["kills"] = SimpleNamespace(rows=kept["killed and resumed"]["rows"])
+    return {"five": SimpleNamespace(**found, pce=record["turn"]["compared"]["the grid"]["pce"]), "five_rows": "\n".join(rows)}
+
+
 def _alone(cells: pd.Series) -> SimpleNamespace:
     """What each step of the published evaluation adds to the exact one by itself, over datasets and pre-ranks."""
     wide = cells.unstack(["draws", "rank", "cases"])
@@ -342,6 +374,7 @@ def numbers(results: Results) -> dict[str, Any]:
         | computing_of(results)
         | further_of(results)
         | whole_of()
+        | five_of(results)
     )
 
 

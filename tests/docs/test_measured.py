@@ -103,3 +103,43 @@ def test_shares_of_noticed_faults_are_those_of_the_record():
     assert f"Of 150 faults in `prerank.recalibration` they notice {recalibration[1]} ({recalibration[2]})" in PAGE
     telling = re.search(r"and ([\d.]+ %) \([\d. to]+ %\) of those that are not equivalent", record)
     assert f"and {telling[1]} of those that change anything at all" in PAGE
+
+
+def test_step_times_are_those_of_the_record():
+    rows = {
+        (row["targets"], row["protocol"], row["models"], row["code"]): row for row in records("kernels/step_times.csv")
+    }
+    written = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").splitlines()
+    decision = (ROOT / "docs" / "decisions" / "20-fleets-on-a-gpu.md").read_text(encoding="utf-8")
+    dimensions = ("2", "6", "16")
+
+    def ms(*which, of="ms"):
+        value = float(rows[which][of])
+        return f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+    for targets in dimensions:
+        exact, published = (targets, "exact"), (targets, "as published")
+        cells = [
+            ms(*exact, "all", "fleet"),
+            ms(*exact, "all", "fleet", of="floor_ms"),
+            ms(*exact, "all", "vmap"),
+            ms(*published, "all", "fleet"),
+            ms(*published, "all", "fleet", of="floor_ms"),
+            ms(*exact, "every third", "fleet"),
+            ms(*exact, "every ninth", "fleet"),
+            f"{float(rows[(*exact, 'all', 'fleet')]['peak_gb']):.1f}",
+        ]
+        assert f"| {targets} | {' | '.join(cells)} |" in written
+    for name in ("none", "marginal", "location", "scale", "dependency", "PCA", "HDR", "copula"):
+        cells = []
+        for targets in dimensions:
+            known = "contrast" if (name, targets) == ("dependency", "2") else name
+            cells += [
+                ms(targets, "exact", known, "fleet"),
+                ms(targets, "exact", known, "fleet", of="floor_ms"),
+                ms(targets, "exact", known, "vmap"),
+                ms(targets, "as published", known, "fleet"),
+            ]
+        assert f"| {name} | {' | '.join(cells)} |" in written
+    last = [ms(targets, "exact", "all", "fleet") for targets in dimensions]
+    assert f" | {' | '.join(last)} |" in decision

@@ -206,15 +206,19 @@ def _plain_numbers(ax: Axes) -> None:
     ax.set_axisbelow(True)
 
 
-_SHAPES = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "d", "8", "*", "H")
+_SHAPES = ("o", "s", "^", "D", "v")
 
 
 def time_figure(minutes: pd.DataFrame, training: str) -> Figure:
-    """Training time of one model by pre-rank with 100 and 1,000 draws, a shape per dataset; the authors' times are open."""
+    """Training time of one model by pre-rank with 100 and 1,000 draws; the authors' times, where known, are open.
+
+    Datasets that the authors timed have a shape each, all others are dots.
+    """
     own = minutes[minutes["training"] == training]
-    draws = sorted(own["n_draws"].unique())
-    shapes = dict(zip(own["dataset"].drop_duplicates(), _SHAPES * 2, strict=False))
-    shift = dict(zip(shapes, np.linspace(-0.27, 0.27, len(shapes)) if len(shapes) > 1 else [0.0], strict=True))
+    draws, names = sorted(own["n_draws"].unique()), list(own["dataset"].drop_duplicates())
+    compared = [name for name in names if own.loc[own["dataset"] == name, "authors_minutes"].notna().any()]
+    shapes = dict(zip(compared, _SHAPES, strict=False))
+    shift = dict(zip(names, np.linspace(-0.27, 0.27, len(names)) if len(names) > 1 else [0.0], strict=True))
     with quiet_style():
         figure = new_figure(8.6, 3.9)
         axes = figure.subplots(1, len(draws), sharey=True, squeeze=False)[0]
@@ -222,8 +226,11 @@ def time_figure(minutes: pd.DataFrame, training: str) -> Figure:
             for place, prerank in enumerate(PRERANKS):
                 for row in own[(own["n_draws"] == n_draws) & (own["prerank"] == prerank)].to_dict("records"):
                     x, ours, theirs = place + shift[row["dataset"]], row["minutes"], row["authors_minutes"]
-                    shape = shapes[row["dataset"]]
-                    ax.scatter(x, ours, s=22, marker=shape, color=BLUE, zorder=3)
+                    shape = shapes.get(row["dataset"])
+                    if shape is None:
+                        ax.scatter(x, ours, s=7, color=BLUE, alpha=0.5, lw=0, zorder=2)
+                    else:
+                        ax.scatter(x, ours, s=24, marker=shape, color=BLUE, zorder=3)
                     if np.isfinite(theirs):
                         ax.plot([x, x], [ours, theirs], color=GREY, lw=0.7, zorder=1)
                         ax.scatter(x, theirs, s=26, marker=shape, facecolors="white", edgecolors=INK, lw=0.9, zorder=3)
@@ -235,7 +242,10 @@ def time_figure(minutes: pd.DataFrame, training: str) -> Figure:
         axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes[0].set_ylabel("minutes per model")
         handles = [Line2D([], [], ls="", marker=m, color=BLUE, ms=5, label=name) for name, m in shapes.items()]
-        if own["authors_minutes"].notna().any():
+        if len(names) > len(shapes):
+            label = f"{len(names) - len(shapes)} other datasets" if shapes else "a dataset"
+            handles.append(Line2D([], [], ls="", marker=".", color=BLUE, alpha=0.5, mew=0, ms=5, label=label))
+        if shapes:
             label = "open: the authors,\none model at a time,\ntheir GPU"
             handles.append(Line2D([], [], ls="", marker="o", mfc="white", mec=INK, ms=5, label=label))
         figure.legend(handles=handles, loc="outside right center")

@@ -97,7 +97,8 @@ def paper_figures(
     minutes = model_minutes(results)
     if (minutes["training"] == protocol.training).any():
         picture = save_picture(time_figure(minutes, protocol.training), folder / "training-time", files)
-        caption = "Which pre-ranks are dear to train with? HDR and copula, and the more so the more draws."
+        dear = "HDR and copula" if protocol.training == EXACT else "The copula"
+        caption = f"Which pre-ranks are dear to train with? {dear}, and the more so the more draws."
         pictures.append(Picture(picture, caption))
     text = "The paper's figures: orange before, blue after, grey expected under calibration."
     how = "exactly" if protocol.evaluation == EXACT else "as published"
