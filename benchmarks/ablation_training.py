@@ -3,6 +3,8 @@
     python benchmarks/ablation_training.py --device cuda                            # households, air, births2
     python benchmarks/ablation_training.py diabetes --seeds 0 --max-epochs 2        # a trial on a CPU
 
+    python benchmarks/ablation_training.py --out A --others B results/benchmark     # tables of what several folders have
+
 Seven ways to train between the published penalty and the exact one (`prerank.studies.variants`), at strength 10, five seeds,
 each on every pre-rank that it concerns, with baselines: one fleet for each dataset. Results are kept as those of `prerank
 benchmark`: killed and called again, the command goes on where it was.
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from prerank.studies.benchmark.plan import Ablation
+from prerank.studies.benchmark.plan import NONE, PRERANKS, Ablation
 from prerank.studies.benchmark.records import Results, read_results
 from prerank.studies.benchmark.run import run_benchmark
 from prerank.studies.benchmark.summaries import EXACT_PROTOCOL, PUBLISHED_PROTOCOL, Protocol, baseline, penalised
@@ -63,15 +65,26 @@ def main() -> None:
     parser.add_argument("--max-epochs", type=int, default=5000)
     parser.add_argument("--replicates", type=int, default=999)
     parser.add_argument("--out", type=Path, default=Path("results/ablation/training"))
+    parser.add_argument("--tables", type=Path, default=Path("results/ablation"), help="where the tables are written")
+    parser.add_argument(
+        "--others", type=Path, nargs="+", help="train nothing: tables of --out and of these, the first that has it"
+    )
     given = parser.parse_args()
-    grid = Ablation(tuple(given.datasets), seeds=tuple(int(seed) for seed in given.seeds.split(",")))
-    settings = Settings(given.device, max_epochs=given.max_epochs, n_replicates=given.replicates, accept_licence=True)
-    summary = run_benchmark(grid, given.out, settings, timing=False)
-    print(summary)
-    found = table(read_results(given.out))
-    with whole_file(given.out.parent / "training.csv") as partial:
+    if not given.others:
+        grid = Ablation(tuple(given.datasets), seeds=tuple(int(seed) for seed in given.seeds.split(",")))
+        settings = Settings(
+            given.device, max_epochs=given.max_epochs, n_replicates=given.replicates, accept_licence=True
+        )
+        print(run_benchmark(grid, given.out, settings, timing=False))
+    parts = [table(read_results(folder)) for folder in (given.out, *(given.others or ()))]
+    found = pd.concat(parts).drop_duplicates(["dataset", "prerank", "trained"])
+    found = found[found["dataset"].isin(given.datasets)].sort_values(
+        ["dataset", "prerank"], key=lambda names: names.map([*given.datasets, *PRERANKS, NONE].index), kind="stable"
+    )
+    given.tables.mkdir(parents=True, exist_ok=True)
+    with whole_file(given.tables / "training.csv") as partial:
         found.to_csv(partial, index=False, float_format="%.6g")
-    with whole_file(given.out.parent / "training.md") as partial:
+    with whole_file(given.tables / "training.md") as partial:
         partial.write_text(text(found), encoding="utf-8")
 
 

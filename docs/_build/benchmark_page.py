@@ -43,6 +43,7 @@ from prerank.studies.benchmark.summaries import (
     penalised,
     summarise,
 )
+from prerank.studies.variants import TRUE_OWN, TRUE_RAW, TRUE_RELATIVE
 
 ROOT = Path(__file__).parents[2]
 TEXT, PAGE = ROOT / "docs" / "_build" / "benchmark.md.in", ROOT / "docs" / "benchmark.md"
@@ -299,6 +300,36 @@ def further_of(results: Results) -> dict[str, Any]:
     }
 
 
+def ways_of() -> dict[str, Any]:
+    """Ways to train between the protocols: what each step does to the exact PCE of the penalised pre-rank."""
+    found = pd.read_csv(ROOT / "results" / "ablation" / "training.csv").query("prerank != 'none'")
+    wide = found.pivot_table(index=["dataset", "prerank"], columns="trained", values="exact PCE", sort=False)
+    pca, hdr = wide.xs("PCA", level="prerank"), wide.xs("HDR", level="prerank")
+    linear = wide[wide.index.get_level_values("prerank").isin(("marginal", "location"))]
+    closed = pd.concat([linear["exact"] - linear[TRUE_RELATIVE], pca["exact"] - pca[TRUE_OWN]])
+    gained = wide[TRUE_RAW] - wide["as published"]
+    names = list(hdr.index)
+
+    def each(column: str) -> str:
+        return ", ".join(f"{value:.3f}" for value in hdr.loc[["households", "air"], column])
+
+    return {
+        "ways": SimpleNamespace(
+            table=(ROOT / "results" / "ablation" / "training.md").read_text(encoding="utf-8").strip(),
+            datasets=" and ".join(filter(None, (", ".join(names[:-1]), names[-1]))),
+            cells=len(gained),
+            draws=gained.abs().median(),
+            lower=int((gained < 0).sum()),
+            temperature=(wide[TRUE_RELATIVE] - wide[TRUE_RAW]).abs().median(),
+            closed=closed.abs().median(),
+            directions=(pca[TRUE_OWN] - pca[TRUE_RELATIVE]).abs().median(),
+            hdr_soft=each("as published"),
+            hdr_true=each("exact"),
+            hdr_none=each("no penalty"),
+        )
+    }
+
+
 def whole_of() -> dict[str, Any]:
     """What the commands that ran each protocol took, all processes together (`benchmarks/whole_study.py`)."""
     record = json.loads((ROOT / "results" / "benchmark" / "whole_study.json").read_text(encoding="utf-8"))
@@ -373,6 +404,7 @@ def numbers(results: Results) -> dict[str, Any]:
         | agreement_of(results, published)
         | computing_of(results)
         | further_of(results)
+        | ways_of()
         | whole_of()
         | five_of(results)
     )
