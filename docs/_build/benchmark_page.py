@@ -307,7 +307,7 @@ def ways_of() -> dict[str, Any]:
     pca, hdr = wide.xs("PCA", level="prerank"), wide.xs("HDR", level="prerank")
     linear = wide[wide.index.get_level_values("prerank").isin(("marginal", "location"))]
     closed = pd.concat([linear["exact"] - linear[TRUE_RELATIVE], pca["exact"] - pca[TRUE_OWN]])
-    gained = wide[TRUE_RAW] - wide["as published"]
+    gained = (wide[TRUE_RAW] - wide["as published"]).dropna()
     names = list(hdr.index)
 
     def each(column: str) -> str:
