@@ -308,7 +308,7 @@ def ways_of() -> dict[str, Any]:
     linear = wide[wide.index.get_level_values("prerank").isin(("marginal", "location"))]
     closed = pd.concat([linear["exact"] - linear[TRUE_RELATIVE], pca["exact"] - pca[TRUE_OWN]])
     gained = (wide[TRUE_RAW] - wide["as published"]).dropna()
-    names = list(hdr.index)
+    names, copula = list(hdr.index), wide.loc[("births2", "copula")]
 
     def each(column: str) -> str:
         return ", ".join(f"{value:.3f}" for value in hdr.loc[["households", "air"], column])
@@ -320,12 +320,16 @@ def ways_of() -> dict[str, Any]:
             cells=len(gained),
             draws=gained.abs().median(),
             lower=int((gained < 0).sum()),
+            exceptions=list(gained.index[gained > 0]),
             temperature=(wide[TRUE_RELATIVE] - wide[TRUE_RAW]).abs().median(),
             closed=closed.abs().median(),
             directions=(pca[TRUE_OWN] - pca[TRUE_RELATIVE]).abs().median(),
             hdr_soft=each("as published"),
             hdr_true=each("exact"),
             hdr_none=each("no penalty"),
+            copula_soft=f"{copula['as published']:.3f}",
+            copula_true=f"{copula['exact']:.3f}",
+            copula_none=f"{copula['no penalty']:.3f}",
         )
     }
 

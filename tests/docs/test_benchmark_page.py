@@ -71,6 +71,7 @@ def test_verdicts_in_words_are_those_of_the_numbers(found):
         assert (tighter[name].datasets, tighter[name].seeds, tighter[name].preranks) == (7, seeds, 7)
     assert tighter["crossed"].after > tighter["crossed"].before
     assert tighter["crossed"].seeds_after > tighter["crossed"].seeds_before
+    assert found["ways"].exceptions == [("households", "HDR"), ("air", "HDR"), ("births2", "copula")]
 
 
 def test_no_result_is_typed_by_hand(script):
