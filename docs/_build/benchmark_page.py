@@ -51,9 +51,9 @@ EXACTLY, PUBLISHED = Protocol("exact", "exact"), Protocol("as published", "exact
 _METRICS = {"pce": "PCE", "energy_score": "energy score", "nll": "NLL"}
 
 
-def by_cell(cells: pd.DataFrame, column: str = "value") -> dict[str, float]:
+def by_cell(cells: pd.DataFrame, column: str = "value", names: Sequence[str] = ("dataset", "prerank")) -> dict[str, Any]:
     """A column by names such as "births2.scale"."""
-    return dict(zip(cells["dataset"] + "." + cells["prerank"], cells[column], strict=True))
+    return {".".join(map(str, name)): value for *name, value in cells[[*names, column]].itertuples(index=False)}
 
 
 def count_names(table: pd.DataFrame) -> dict[str, Any]:
@@ -212,10 +212,9 @@ def computing_of(results: Results) -> dict[str, Any]:
         for name in names
     ]
     authors = paper_minutes().query("n_draws == 100").groupby("dataset")["minutes"].mean()
-    spent = model_minutes(results).pivot_table(
-        index=["training", "n_draws", "dataset"], columns="prerank", values="minutes"
-    )
-    over_pca = spent[["HDR", "copula"]].div(spent["PCA"], axis=0).groupby(level=["training", "n_draws"])
+    by_draws = ["training", "n_draws"]
+    spent = model_minutes(results).pivot_table(index=[*by_draws, "dataset"], columns="prerank", values="minutes")
+    over_pca = spent[["HDR", "copula"]].div(spent["PCA"], axis=0)
     missing = [item.name for item in PAPER_DATASETS if item.name not in ran.index]
     exact = table[table["training"] == "exact"].set_index("dataset")
     return {
@@ -234,24 +233,17 @@ def computing_of(results: Results) -> dict[str, Any]:
         "authors": authors,
         "minutes": by_cell(paper_minutes().query("n_draws == 100"), "minutes"),
         **{f"ratio_{name}": int(round(exact["authors' ratio"][name], -2)) for name in authors.index if name in exact.index},
-        **{
-            name: {
-                f"{ran['n_targets'][row.dataset]}.{row.prerank}.{row.n_draws}": row.ms_per_step
-                for row in results.timings[results.timings["training"] == training].itertuples(index=False)
-            }
-            for name, training in (("step", "exact"), ("published_step", "as published"))
-        },
-        "cheaper": _flat(over_pca.agg(lambda ratios: int((ratios > 1).sum()))),
-        "dearer": _flat(over_pca.median()),
+        "step": by_cell(
+            results.timings.assign(n_targets=results.timings["dataset"].map(ran["n_targets"])),
+            "ms_per_step",
+            ("training", "n_targets", "prerank", "n_draws"),
+        ),
+        "cheaper": by_cell((over_pca > 1).groupby(level=by_draws).sum().stack().reset_index(name="value"), names=(*by_draws, "prerank")),
+        "dearer": by_cell(over_pca.groupby(level=by_draws).median().stack().reset_index(name="value"), names=(*by_draws, "prerank")),
         "models_in": fleets.set_index(["dataset", "training"])["n_models"].unstack(),
         "diverged": int(results.models["diverged"].sum()) or "none",
         "n_preranks": len(PRERANKS),
     }
-
-
-def _flat(table: pd.DataFrame) -> dict[str, Any]:
-    """A table by (training, draws) and pre-rank, as one name for each cell."""
-    return {f"{training}.{draws}.{name}": value for (training, draws), row in table.iterrows() for name, value in row.items()}
 
 
 def further_of(results: Results) -> dict[str, Any]:
@@ -304,19 +296,13 @@ def ways_of() -> dict[str, Any]:
     """Ways to train between the protocols: what each step does to the exact PCE of the penalised pre-rank."""
     found = pd.read_csv(ROOT / "results" / "ablation" / "training.csv").query("prerank != 'none'")
     wide = found.pivot_table(index=["dataset", "prerank"], columns="trained", values="exact PCE", sort=False)
-    pca, hdr = wide.xs("PCA", level="prerank"), wide.xs("HDR", level="prerank")
+    pca = wide.xs("PCA", level="prerank")
     linear = wide[wide.index.get_level_values("prerank").isin(("marginal", "location"))]
     closed = pd.concat([linear["exact"] - linear[TRUE_RELATIVE], pca["exact"] - pca[TRUE_OWN]])
-    gained = (wide[TRUE_RAW] - wide["as published"]).dropna()
-    names, copula = list(hdr.index), wide.loc[("births2", "copula")]
-
-    def each(column: str) -> str:
-        return ", ".join(f"{value:.3f}" for value in hdr.loc[["households", "air"], column])
-
+    gained = wide[TRUE_RAW] - wide["as published"]
     return {
         "ways": SimpleNamespace(
             table=(ROOT / "results" / "ablation" / "training.md").read_text(encoding="utf-8").strip(),
-            datasets=" and ".join(filter(None, (", ".join(names[:-1]), names[-1]))),
             cells=len(gained),
             draws=gained.abs().median(),
             lower=int((gained < 0).sum()),
@@ -324,19 +310,13 @@ def ways_of() -> dict[str, Any]:
             temperature=(wide[TRUE_RELATIVE] - wide[TRUE_RAW]).abs().median(),
             closed=closed.abs().median(),
             directions=(pca[TRUE_OWN] - pca[TRUE_RELATIVE]).abs().median(),
-            hdr_soft=each("as published"),
-            hdr_true=each("exact"),
-            hdr_none=each("no penalty"),
-            copula_soft=f"{copula['as published']:.3f}",
-            copula_true=f"{copula['exact']:.3f}",
-            copula_none=f"{copula['no penalty']:.3f}",
+            pce=by_cell(found, "exact PCE", ("dataset", "prerank", "trained")),
         )
     }
 
 
-def whole_of() -> dict[str, Any]:
+def whole_of(record: dict[str, Any]) -> dict[str, Any]:
     """What the commands that ran each protocol took, all processes together (`benchmarks/whole_study.py`)."""
-    record = json.loads((ROOT / "results" / "benchmark" / "whole_study.json").read_text(encoding="utf-8"))
     n_models = {"exact": record["exact"]["models_in_all"]}
     n_models["published"] = record["published"]["models_in_all"] - n_models["exact"]
     found = {}
@@ -356,9 +336,8 @@ def whole_of() -> dict[str, Any]:
     return {"whole": SimpleNamespace(**found, processor=record["machine"]["processor"], cores=record["machine"]["cores"])}
 
 
-def five_of(results: Results) -> dict[str, Any]:
+def five_of(results: Results, record: dict[str, Any]) -> dict[str, Any]:
     """Five datasets side by side and in turn, with the code before, and interrupted (`benchmarks/whole_study.py`)."""
-    record = json.loads((ROOT / "results" / "benchmark" / "whole_study.json").read_text(encoding="utf-8"))
     targets, parts = datasets_run(results)["n_targets"], ("old", "turn", "beside")
     names = sorted((name.partition(".")[0] for name in record["turn"]["fleets"]), key=lambda name: targets[name])
     rows = [
@@ -401,6 +380,7 @@ def numbers(results: Results) -> dict[str, Any]:
     published = paper_cells(results, PUBLISHED_PROTOCOL)
     exact = paper_cells(results, EXACT_PROTOCOL)
     tuned = {EXACT_PROTOCOL: exact["selected_lambda"], PUBLISHED_PROTOCOL: published["selected_lambda"]}
+    record = json.loads((ROOT / "results" / "benchmark" / "whole_study.json").read_text(encoding="utf-8"))
     return (
         cells_of(results, tuned)
         | verdicts_of(results, tuned)
@@ -409,8 +389,8 @@ def numbers(results: Results) -> dict[str, Any]:
         | computing_of(results)
         | further_of(results)
         | ways_of()
-        | whole_of()
-        | five_of(results)
+        | whole_of(record)
+        | five_of(results, record)
     )
 
 

@@ -12,7 +12,6 @@ from prerank.calibration.errors import (
     pce_kde,
     reliability_curve,
 )
-from prerank.calibration.exchange import Replicates, exchange_replicates
 from prerank.calibration.inputs import checked_case_ids, label_array, require_power, require_whole
 from prerank.calibration.interval import PCEInterval, pce_interval, pce_intervals, pce_intervals_of_groups
 from prerank.calibration.intervals import Intervals
@@ -37,17 +36,20 @@ from prerank.calibration.preranks import (
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.calibration.projection import LinearProjection, PointwiseProjection, Projection
 from prerank.calibration.reading import read
+from prerank.calibration.signs import Setting
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit
-from prerank.calibration.tallies import Accumulated, Setting, Tally, tally
-from prerank.calibration.testing import PCETest, chi_square_test, ks_test, pce_test
+from prerank.calibration.tallies import Accumulated, Chunking, Tally, tally
+from prerank.calibration.testing import LEVEL, PCETest, chi_square_test, enough_replicates, ks_test, pce_test
 from prerank.calibration.views import DistributionView, Learnt, Needs, PointsView, View, needs_of, view_of
 
 __all__ = [
     "HDR",
+    "LEVEL",
     "NEARLY_BLIND",
     "PCA",
     "Accumulated",
     "Band",
+    "Chunking",
     "ClosedForm",
     "Contrast",
     "Copula",
@@ -72,7 +74,6 @@ __all__ = [
     "Projection",
     "RandomisedRank",
     "ReliabilityCurve",
-    "Replicates",
     "Scale",
     "Setting",
     "SmoothRank",
@@ -85,7 +86,7 @@ __all__ = [
     "checked_case_ids",
     "chi_square_test",
     "corrected_pce",
-    "exchange_replicates",
+    "enough_replicates",
     "hidden_error",
     "holm",
     "in_quadrature",

@@ -8,12 +8,12 @@ from prerank.forecast import accepts_arrays
 
 @accepts_arrays("p_values")
 def holm(p_values: Tensor) -> Tensor:
-    """p-values (n,) adjusted for n tests by Holm's method (1979), valid under any dependence between them.
+    """p-values (..., n) adjusted for n tests by Holm's method (1979), valid under any dependence between them.
 
     >>> holm(torch.tensor([0.01, 0.04, 0.03]))
     tensor([0.0300, 0.0600, 0.0600])
     """
-    order = p_values.argsort()
-    factors = torch.arange(len(p_values), 0, -1, dtype=p_values.dtype)
-    adjusted = (p_values[order] * factors).cummax(0).values.clamp_max(1.0)
-    return torch.empty_like(p_values).scatter_(0, order, adjusted)
+    ordered, order = p_values.sort(-1)
+    factors = torch.arange(p_values.shape[-1], 0, -1, dtype=p_values.dtype, device=p_values.device)
+    adjusted = (ordered * factors).cummax(-1).values.clamp_max(1.0)
+    return torch.empty_like(p_values).scatter_(-1, order, adjusted)

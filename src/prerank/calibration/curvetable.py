@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prerank.calibration.errors import level_bins
 from prerank.calibration.intervals import Intervals, curve_sums, steps
-from prerank.chunks import chunks
+from prerank.chunks import at_once, chunks
 
 _MOST_CODES = 4096  # different intervals up to which counting is cheaper than summing
 
@@ -30,8 +30,15 @@ class Table(Protocol):
         """Contributions of rows (R, N) summed over the N cases, with weights (N,): (R, J, K)."""
         ...
 
-    def squares(self, weights: Tensor) -> Tensor:
-        """Squared contributions of all rows, which are S sets of equal size, summed with weights (S, rows): (S, J, K)."""
+    def sums_of_sets(self, numbers: Tensor, n_sets: int, weights: Tensor | None, digits: int) -> Tensor:
+        """Contributions in units of 2^-digits, as whole numbers, summed over the rows of each set: (n_sets, K, J).
+
+        `numbers` (rows,) say which set a row belongs to, `weights` (rows,) are whole numbers. No sum is rounded.
+        """
+        ...
+
+    def moments(self, weights: Tensor, exponent: int) -> Tensor:
+        """Contributions of all rows, S sets of equal size, to the first or second power, summed with weights (S, rows)."""
         ...
 
 
@@ -63,7 +70,22 @@ class Coded(NamedTuple):
             counts = torch.bincount(chosen.flatten(), weights[:, None].expand(chosen.shape).flatten(), size)
         return (counts.reshape(n_sets, n_projections, n_codes) @ self.curves).mT
 
-    def squares(self, weights: Tensor) -> Tensor:
+    def sums_of_sets(self, numbers: Tensor, n_sets: int, weights: Tensor | None, digits: int) -> Tensor:
+        n_rows, n_projections = self.codes.shape
+        n_codes = len(self.curves)
+        curves = _whole(self.curves, digits)
+        found = curves.new_empty(n_sets, n_projections, curves.shape[1])
+        size = max(1, at_once(max(n_rows, n_sets * n_codes), self.codes.device))
+        for start in range(0, n_projections, size):
+            codes = self.codes[:, start : start + size]
+            column = torch.arange(codes.shape[1], device=codes.device)
+            cells = ((numbers[:, None] * codes.shape[1] + column) * n_codes + codes).flatten()
+            own = None if weights is None else weights[:, None].expand(codes.shape).flatten()
+            counts = torch.bincount(cells, own, n_sets * codes.shape[1] * n_codes).double()
+            found[:, start : start + size] = counts.reshape(n_sets, -1, n_codes) @ curves
+        return found
+
+    def moments(self, weights: Tensor, exponent: int) -> Tensor:
         n_sets, n_projections, n_codes = len(weights), self.codes.shape[1], len(self.curves)
         column = torch.arange(n_projections, device=self.codes.device) * n_codes
         codes = self.codes.reshape(n_sets, -1, n_projections)
@@ -76,7 +98,7 @@ class Coded(NamedTuple):
                 own = weights[sets, rows, None].expand(cells.shape)
                 found = torch.bincount(cells.flatten(), own.flatten(), counts[sets].numel())
                 counts[sets] += found.reshape(counts[sets].shape)
-        return (counts.reshape(n_sets, n_projections, n_codes) @ self.curves.square()).mT
+        return (counts.reshape(n_sets, n_projections, n_codes) @ self.curves.pow(exponent)).mT
 
 
 class Summed(NamedTuple):
@@ -98,7 +120,17 @@ class Summed(NamedTuple):
     def sums(self, rows: Tensor, weights: Tensor | None) -> Tensor:
         return curve_sums(*self._bounds(rows), self.levels, weights)
 
-    def squares(self, weights: Tensor) -> Tensor:
+    def sums_of_sets(self, numbers: Tensor, n_sets: int, weights: Tensor | None, digits: int) -> Tensor:
+        n_rows, n_projections = self.lower.shape
+        found = self.levels.new_zeros(n_sets, n_projections, len(self.levels))
+        for rows in chunks(n_rows, n_projections * len(self.levels), self.levels.device):
+            lower, upper = self._bounds(rows)
+            shares = _whole(steps(lower.flatten(), upper.flatten(), self.levels), digits)
+            own = shares.reshape(*lower.shape, -1)
+            found.index_add_(0, numbers[rows], own if weights is None else own * weights[rows, None, None])
+        return found
+
+    def moments(self, weights: Tensor, exponent: int) -> Tensor:
         n_sets, n_projections = len(weights), self.lower.shape[1]
         n_rows = len(self.lower) // n_sets
         total = self.levels.new_zeros(n_sets, len(self.levels), n_projections)
@@ -106,8 +138,13 @@ class Summed(NamedTuple):
             for part in chunks(n_rows, n_projections * len(self.levels), self.levels.device):
                 lower, upper = self._bounds(slice(s * n_rows + part.start, s * n_rows + part.stop))
                 shares = steps(lower.flatten(), upper.flatten(), self.levels).reshape(*lower.shape, -1)
-                total[s] += torch.einsum("r,rkj->jk", weights[s, part], shares.square())
+                total[s] += torch.einsum("r,rkj->jk", weights[s, part], shares.pow(exponent))
         return total
+
+
+def _whole(shares: Tensor, digits: int) -> Tensor:
+    """Shares in units of 2^-digits, as whole numbers in double precision."""
+    return (shares * 2.0**digits).round_()
 
 
 def tables_of(points: Intervals, levels: Tensor, untied: Tensor | None = None) -> list[tuple[Tensor, Table]]:

@@ -1,9 +1,9 @@
-"""Replicates of the PCE under calibration, made by exchanging the observation with a member.
+"""Replicates of single projections under calibration: any point of a case could have been the observation.
 
-Under calibration the observation and the members of a case are exchangeable, so any of them could have been the
-observation. Each replicate picks one point per case at random and takes all its PITs along: the dependence between
-projections and between pre-ranks is kept, and nothing is assumed. Which point a replicate picks depends on (seed, case,
-number of the replicate) alone.
+Under calibration the observation and the members of a case are exchangeable. Each replicate picks one point per case at
+random, with its own ties and weights, so the null distribution of one projection is exact whatever these are. Which point a
+replicate picks depends on (seed, case, number of the replicate) alone. Of several projections at once a replicate keeps the
+dependence that the *points* have, which is right only if the whole joint forecast is: see `prerank.calibration.signs`.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,14 +13,15 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.curvetable import Table, merged, tables_of
+from prerank.calibration.intervals import Intervals
 from prerank.calibration.null import rank_spread
-from prerank.calibration.projectedpit import ProjectedPIT
+from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.chunks import at_once
 from prerank.randomness import bits_of_steps, case_keys
 
 
 class Replicates(NamedTuple):
-    """Per replicate and projection: the PCE and the largest standardised deviation, (B, ..., K) each."""
+    """Per data set, model and projection: the PCE and the largest standardised deviation, (B, S, K) each."""
 
     pce: Tensor
     maximum: Tensor
@@ -42,14 +43,15 @@ class Points(NamedTuple):
     pick: Tensor | None
     weights: Tensor | None
 
+    @property
+    def total(self) -> float:
+        """What a curve's sum over the cases is divided by."""
+        return float(self.n_cases) if self.weights is None else 1.0
+
     def first_rows(self) -> Tensor:
         """The row of each observation, (S, N)."""
         count = self.n_sets * self.n_cases
         return torch.arange(count, device=self.levels.device).reshape(self.n_sets, self.n_cases) * self.n_points
-
-    def observed(self, power: float, spread: Tensor) -> Replicates:
-        """The statistics of the data as they are, by the same arithmetic as the replicates: ties are ties. (1, S, K)."""
-        return self.replicates(lambda start, stop: self.first_rows()[None], 1, power, spread)
 
     def replicates(
         self,
@@ -64,12 +66,11 @@ class Points(NamedTuple):
         `spread` (S, J, K) is that of a calibrated curve, `centre` (S, J, K) the curve that deviations are measured from;
         None is the diagonal.
         """
-        total = float(self.n_cases) if self.weights is None else 1.0
         shape = (n_replicates, self.n_sets, self.n_projections)
         errors, maxima = (torch.empty(shape, dtype=torch.float64, device=self.levels.device) for _ in range(2))
         for part, columns, sums in self.sums(rows, n_replicates):
             own = None if centre is None else centre[..., columns]
-            found = statistics(sums / total, self.levels, power, spread[..., columns], own)
+            found = statistics(sums / self.total, self.levels, power, spread[..., columns], own)
             errors[part, :, columns], maxima[part, :, columns] = found
         return Replicates(errors, maxima)
 
@@ -84,11 +85,22 @@ class Points(NamedTuple):
                 sums = table.sums(chosen, self.weights)
                 yield part, columns, sums.reshape(-1, self.n_sets, *sums.shape[1:])
 
-    def squares(self, columns: Tensor, table: Table, shares: Tensor) -> Tensor:
-        """Squared contributions to the curve expected of a picked point, summed with squared shares of cases: (S, J, k)."""
+    def all_sums(self, rows: Callable[[int, int], Tensor], n_replicates: int) -> Tensor:
+        """The same in one array, (B, S, J, K)."""
+        shape = (n_replicates, self.n_sets, len(self.levels), self.n_projections)
+        found = torch.empty(shape, dtype=torch.float64, device=self.levels.device)
+        for part, columns, sums in self.sums(rows, n_replicates):
+            found[part][..., columns] = sums
+        return found
+
+    def moments(self, shares: Tensor, exponent: int) -> Tensor:
+        """First or second powers of the contributions expected of picked points, by the cases' factors (N,): (S, J, K)."""
         chance = self.levels.new_full((1, 1, self.n_points), 1.0 / self.n_points) if self.pick is None else self.pick
-        factor = (chance * shares.square()[:, None]).expand(self.n_sets, -1, -1).reshape(self.n_sets, -1)
-        return table.squares(factor)
+        factor = (chance * shares[:, None]).expand(self.n_sets, -1, -1).reshape(self.n_sets, -1)
+        found = self.levels.new_empty(self.n_sets, len(self.levels), self.n_projections)
+        for columns, table in self.tables:
+            found[..., columns] = table.moments(factor, exponent)
+        return found
 
 
 def statistics(
@@ -101,10 +113,11 @@ def statistics(
     return error, (deviation / torch.where(inside, spread, 1.0) * inside).amax(-2)
 
 
-def points_of(
-    pit: ProjectedPIT, levels: Tensor, case_weights: Tensor | None = None, observed_only: bool = False
-) -> Points:
-    """All points of a result, or its observations alone where it kept no others, ready for replicates."""
+def points_of(pit: ProjectedPIT, levels: Tensor, shares: Tensor | None = None, observed_only: bool = False) -> Points:
+    """All points of a result, or its observations alone where it kept no others, ready for replicates.
+
+    `shares` (N,) are weights of the cases that sum to one over all of them.
+    """
     alone = observed_only or not pit.has_points
     n_sets, tables, start = pit.lead.numel(), [], 0
     n_points = 1
@@ -120,68 +133,12 @@ def points_of(
     pick = None
     if pit.pick is not None and not alone:
         pick = pit.pick.double().expand(*pit.lead, pit.n_cases, n_points).reshape(n_sets, pit.n_cases, n_points)
-    weights = None if case_weights is None else (case_weights / case_weights.sum()).double().to(levels.device)
-    return Points(tables, n_sets, pit.n_cases, n_points, start, levels, pick, weights)
-
-
-def spread_of(points: Points, pit: ProjectedPIT) -> Tensor:
-    """Standard deviation of a calibrated reliability curve, cases being independent: (S, J, K)."""
-    shares = points.levels.new_full((pit.n_cases,), 1.0 / pit.n_cases) if points.weights is None else points.weights
-    size = shares.square().sum()
-    spread = (known_spread(pit, points.levels) * size.sqrt()).repeat(points.n_sets, 1, 1)
-    if pit.has_points:
-        unknown = ~spread_is_known(pit)
-        for columns, table in points.tables:
-            if unknown[columns].any():
-                squares = points.squares(columns, table, shares)
-                spread[..., columns] = (squares - (points.levels.square() * size)[:, None]).clamp_min(0.0).sqrt()
-    return spread
+    return Points(tables, n_sets, pit.n_cases, n_points, start, levels, pick, shares)
 
 
 def known_spread(pit: ProjectedPIT, levels: Tensor) -> Tensor:
     """Standard deviation of what one calibrated PIT adds to the curve, (J, K), from M alone."""
     return torch.stack([rank_spread(levels, part.n_members) for part in pit.parts for _ in part.names], 1)
-
-
-def spread_is_known(pit: ProjectedPIT) -> Tensor:
-    """Whether a projection has untied ranks or continuous PITs, whose spread depends on M alone: (K,)."""
-    return torch.cat([part.law_is_known & (pit.pick is None) & (not part.unrandomised) for part in pit.parts])
-
-
-def exchange_replicates(
-    pit: ProjectedPIT,
-    levels: Tensor,
-    n_replicates: int = 999,
-    power: float = 1,
-    seed: int = 0,
-    blocks: Tensor | None = None,
-    case_weights: Tensor | None = None,
-) -> Replicates:
-    """PCEs of `n_replicates` data sets in which another point of each case plays the observation.
-
-    `blocks` (N,) are labels: all cases of a block pick the same member, which keeps dependence between cases where
-    members run through them (the days of a season, say). Draws from a distribution do not.
-    """
-    if not pit.has_points:
-        raise ValueError("no exchangeable points: compute the PITs with projected_pit(..., exchangeable=True)")
-    points = points_of(pit, levels.double().to(pit.device), case_weights)
-    flat = exchanged(points, pit, n_replicates, power, seed, blocks, spread_of(points, pit))
-    return Replicates(*(part.reshape(n_replicates, *pit.lead, points.n_projections) for part in flat))
-
-
-def exchanged(
-    points: Points,
-    pit: ProjectedPIT,
-    n_replicates: int,
-    power: float,
-    seed: int,
-    blocks: Tensor | None,
-    spread: Tensor,
-) -> Replicates:
-    """`exchange_replicates` of points that are ready, sets on one axis: (B, S, K)."""
-    if points.pick is not None and blocks is not None:
-        _refuse_uneven_blocks(points.pick, blocks)
-    return points.replicates(picked_rows(points, exchange_keys(pit, seed, blocks)), n_replicates, power, spread)
 
 
 def picked_rows(points: Points, keys: Tensor) -> Callable[[int, int], Tensor]:
@@ -201,25 +158,48 @@ def picked_rows(points: Points, keys: Tensor) -> Callable[[int, int], Tensor]:
     return rows
 
 
-def exchange_keys(pit: ProjectedPIT, seed: int, blocks: Tensor | None) -> Tensor:
-    """One key per case, (N,): cases of a block share theirs."""
-    if blocks is None:
-        return case_keys(seed, pit.case_ids, "exchange")
-    if blocks.shape != (pit.n_cases,):
-        raise ValueError(f"blocks have shape {tuple(blocks.shape)}; one label per case is ({pit.n_cases},)")
-    labels = torch.unique(blocks.to(pit.device), return_inverse=True)[1]
-    return case_keys(seed, labels, "exchange of blocks")
+def picked_replicates(
+    pit: ProjectedPIT, levels: Tensor, shares: Tensor | None, spread: Tensor, n_replicates: int, power: float, seed: int
+) -> Replicates | None:
+    """Statistics of the data (row 0) and of data sets in which other points play the observations, (B + 1, S, K).
+
+    PITs of one pre-rank. Without its points, ranks that hardly ever tie are as good: they are drawn. None where neither is
+    there.
+    """
+    part, points = pit.parts[0], points_of(pit, levels, shares)
+    rows = picked_rows(points, case_keys(seed, pit.case_ids, "exchange"))
+    first = points.first_rows()
+    observed = points.replicates(lambda start, stop: first[None], 1, power, spread)
+    if part.points is None:
+        if not bool(part.law_is_known.all()):
+            return None
+        table, n_codes = _possible_ranks(part, levels)
+        every = torch.arange(len(pit.names), device=levels.device)
+        points = points._replace(tables=[(every, table)])
+        keys = case_keys(seed, torch.arange(pit.n_cases, device=levels.device), "uniform")
+
+        def rows(start: int, stop: int) -> Tensor:
+            chosen = (bits_of_steps(keys, start, stop) * n_codes) >> 31
+            return chosen.T[:, None, :].expand(-1, points.n_sets, -1)
+
+    null = points.replicates(rows, n_replicates, power, spread)
+    return Replicates(*(torch.cat(both) for both in zip(observed, null, strict=True)))
 
 
-def _refuse_uneven_blocks(pick: Tensor, blocks: Tensor) -> None:
-    """Whole members are exchanged, so a member must have one probability within a block."""
-    labels = torch.unique(blocks.to(pick.device), return_inverse=True)[1]
-    order = labels.argsort()
-    same = labels[order][1:] == labels[order][:-1]
-    sorted_pick = pick[:, order]
-    uneven = ((sorted_pick[:, 1:] - sorted_pick[:, :-1]).abs() > 1e-9).any(2).any(0) & same
-    if uneven.any():
-        raise ValueError(
-            "blocks= exchanges whole members, whose weights differ from case to case within a block here; give a member "
-            "one weight per block, or leave blocks or weights out"
-        )
+def _possible_ranks(part: PreRankPIT, levels: Tensor) -> tuple[Table, int]:
+    """All PITs that a calibrated observation has with equal probability, one row each, and how many there are."""
+    steps = (1 << 18) if part.n_members is None else part.n_members + 1
+    place = torch.arange(steps, device=levels.device)[:, None]
+    if part.n_members is None:
+        values = (place.double() + 0.5) / steps
+        intervals = Intervals(values, values)
+    elif part.unrandomised:
+        values = place.double() / part.n_members
+        intervals = Intervals(values, values)
+    else:
+        intervals = Intervals(place, place + 1, steps)
+    count = len(part.names)
+    lower = intervals.lower.expand(-1, count)
+    upper = lower if intervals.are_values else intervals.upper.expand(-1, count)
+    ((_, table),) = tables_of(Intervals(lower, upper, intervals.unit), levels)
+    return table, steps

@@ -117,6 +117,27 @@ def rank_spread(levels: Tensor, n_members: int | None) -> Tensor:
     return torch.from_numpy((probability @ adds**2 - (probability @ adds) ** 2).clip(0.0)).sqrt().to(levels)
 
 
+def maximum_null(n_cases: int, levels: Tensor, n_members: int | None, unrandomised: bool) -> np.ndarray:
+    """Sorted sample of the largest deviation of a calibrated curve in units of its standard deviation at each level."""
+    return _maximum_null(n_cases, tuple(levels.tolist()), n_members, unrandomised)
+
+
+@lru_cache(maxsize=64)
+def _maximum_null(n_cases: int, levels: tuple[float, ...], n_members: int | None, unrandomised: bool) -> np.ndarray:
+    grid = np.array(levels)
+    spread = rank_spread(torch.from_numpy(grid), n_members).numpy() / np.sqrt(n_cases)
+    curves = null_curves(n_cases, levels, n_members, unrandomised)
+    return np.sort(_largest_deviation(curves, grid, spread))
+
+
+def _largest_deviation(curves: np.ndarray, grid: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    largest = np.zeros(len(curves))
+    for j, level in enumerate(grid.tolist()):
+        if spread[j] > 1e-12 and 0 < level < 1:
+            np.maximum(largest, np.abs(curves[:, j] - level) / spread[j], out=largest)
+    return largest
+
+
 @lru_cache(maxsize=2)
 def null_curves(
     n_cases: int, levels: tuple[float, ...], n_members: int | None = None, unrandomised: bool = False
@@ -201,10 +222,7 @@ def reliability_band(
 
 def _band_of_ranks(n_cases: int, coverage: float, grid: Tensor, curves: np.ndarray, n_members: int) -> Band:
     spread = rank_spread(grid, n_members).numpy() / np.sqrt(n_cases)
-    largest = np.zeros(len(curves))
-    for j, level in enumerate(grid.tolist()):
-        if spread[j] > 0:
-            np.maximum(largest, np.abs(curves[:, j] - level) / spread[j], out=largest)
+    largest = _largest_deviation(curves, grid.numpy(), spread)
     width = float(np.quantile(largest, coverage, method="higher")) * (1 + 1e-9)
     half = torch.from_numpy(width * spread)
     pointwise = 1 - 2 * float(stats.norm.sf(width))

@@ -86,7 +86,7 @@ def projected_pit(
     approximate of order one over the effective size, and `exact` is False. With it, a PIT is an interval as long
     as the observation's share, whose mean is the result's `own_weight`: above 0.02, and twice that of equal weights, it
     hides error and brings a warning. Draws of a model depend on (`seed`, `case_ids`) alone. `exchangeable=True` also ranks
-    every other point, which tests over several projections need.
+    every other point, which tests of ranks that tie need; a closed form has none.
 
     From more than 1,000 members without a `reference`, 250 are set aside for the pre-ranks to learn from (directions,
     density, joint CDF), and the observation is ranked among the others: exact, and the cost grows with M instead of M².
@@ -181,7 +181,7 @@ def _of_all_cases(
     exchangeable: bool,
 ) -> ProjectedPIT:
     forecast, note = _with_reference(forecast)
-    members = _members(forecast, n_draws, seed, ids, how, exchangeable)
+    members = forecast if isinstance(forecast, Ensemble) else None  # draws of a law are made for who ranks them
     points = None
     if isinstance(forecast, Ensemble) and not isinstance(how, SmoothRank):
         points = _points(forecast, forecast, y)
@@ -196,12 +196,15 @@ def _of_all_cases(
     parts = []
     for item in preranks:
         projection = item.given(view)
-        if members is None or (how is None and has_closed_form(projection, forecast)) or isinstance(how, ClosedForm):
-            part = closed_form_pit(item, projection, forecast, y, members if exchangeable else None)
-        elif isinstance(how, SmoothRank):
+        if isinstance(how, ClosedForm) or (how is None and has_closed_form(projection, forecast)):
+            parts.append(_noted(closed_form_pit(item, projection, forecast, y), note))
+            continue
+        if members is None:
+            members = _members(forecast, n_draws, seed, ids, how)
+        if isinstance(how, SmoothRank):
             part = smooth_rank_pit(item, projection, members, y, how)
         else:
-            if points is None:  # draws of a model, which pre-ranks with a closed form do not need
+            if points is None:
                 points = _points(forecast, members, y)
             if isinstance(how, EmpiricalRank):
                 part = empirical_rank_pit(item, projection, points, weights, exchangeable)
@@ -239,14 +242,8 @@ def _slices(forecast: Forecast, y: Tensor, how: How | None, n_draws: int) -> lis
     return chunks(y.shape[-2], lead * n_points * per_point, y.device)
 
 
-def _members(
-    forecast: Forecast, n_draws: int, seed: int, ids: Tensor, how: How | None, exchangeable: bool
-) -> Ensemble | None:
-    """The members that are ranked; None where nothing is."""
-    if isinstance(forecast, Ensemble):
-        return forecast
-    if isinstance(how, ClosedForm) and not exchangeable:
-        return None
+def _members(forecast: Forecast, n_draws: int, seed: int, ids: Tensor, how: How | None) -> Ensemble:
+    """The draws of a law that are ranked."""
     if isinstance(how, SmoothRank):
         return differentiable_draws(forecast, n_draws, seed, case_ids=ids)
     # a stream of their own: `forecast.ensemble(1)` as observations must not be one of the draws that rank them

@@ -20,10 +20,8 @@ def has_closed_form(projection: Projection, forecast: Forecast) -> bool:
     return isinstance(projection, LinearProjection) and isinstance(forecast, GaussianMixture)
 
 
-def closed_form_pit(
-    prerank: PreRank, projection: Projection, forecast: Forecast, y: Tensor, members: Ensemble | None
-) -> PreRankPIT:
-    """The CDF of the projection at the observation and, if there are members, at each of them."""
+def closed_form_pit(prerank: PreRank, projection: Projection, forecast: Forecast, y: Tensor) -> PreRankPIT:
+    """The CDF of the projection at the observation."""
     if not isinstance(projection, LinearProjection) or not isinstance(forecast, GaussianMixture):
         raise TypeError(
             f"{prerank.name} of {type(forecast).__name__} has no closed-form PIT: that needs a linear pre-rank "
@@ -33,11 +31,7 @@ def closed_form_pit(
     values = forecast.cdf_along(directions, projection(y[..., None, :]))[..., 0, :]
     if not values.requires_grad:  # in training a check on every step would wait for the device
         _refuse_nan(prerank, values)
-    points = None
-    if members is not None:
-        drawn = forecast.cdf_along(directions, projection(members.members))
-        points = torch.cat([values[..., None, :], drawn.to(values)], -2)
-    return _numbers(prerank, projection, values, "closed form", True, points)
+    return _numbers(prerank, projection, values, "closed form", True)
 
 
 def smooth_rank_pit(
@@ -175,14 +169,7 @@ def _values(values: Tensor) -> Intervals:
     return Intervals(values, values)
 
 
-def _numbers(
-    prerank: PreRank,
-    projection: Projection,
-    values: Tensor,
-    method: str,
-    exact: bool,
-    points: Tensor | None = None,
-) -> PreRankPIT:
+def _numbers(prerank: PreRank, projection: Projection, values: Tensor, method: str, exact: bool) -> PreRankPIT:
     """PITs that are numbers."""
     return PreRankPIT(
         prerank.name,
@@ -193,5 +180,4 @@ def _numbers(
         torch.zeros_like(values[..., 0, :], dtype=torch.float64),
         ties=torch.zeros(values.shape[-1], dtype=torch.float64, device=values.device),
         note=projection.note,
-        points=None if points is None else _values(points),
     )

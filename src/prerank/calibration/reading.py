@@ -91,5 +91,5 @@ def read(
         if max(seen.lower_tail, seen.upper_tail) > 2.5:
             words.append("heavy upper tail" if seen.upper_tail > seen.lower_tail else "heavy lower tail")
         else:
-            words.append("not flat, no simple shape")
+            words.append("no clear shape")
     return ", ".join(words)

@@ -8,41 +8,42 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from prerank.calibration.adjustment import holm
 from prerank.calibration.blindness import projection_power
-from prerank.calibration.curvetable import tables_of
 from prerank.calibration.errors import centred_levels, checked_weights, pce
-from prerank.calibration.exchange import Points, Replicates, exchanged, points_of, spread_of
+from prerank.calibration.exchange import Replicates, picked_replicates
 from prerank.calibration.inputs import require_power, require_whole
-from prerank.calibration.intervals import Intervals
-from prerank.calibration.null import REPLICATES, pce_null
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
+from prerank.calibration.rowtests import Picked, row_of
+from prerank.calibration.signs import Setting, SignTest, calibrated_spread, sign_sums, signs_of
 from prerank.forecast import accepts_arrays
-from prerank.randomness import bits_of_steps, case_keys
 
-_STEPS = 1 << 20  # in which ties between groups are broken
+LEVEL = 0.05
 
 
 class PCETest(NamedTuple):
-    """One entry per pre-rank (group of projections), (..., G) each; the statistic is the mean PCE of its projections.
+    """One entry per pre-rank (a row of projections), (..., G) each; `statistic` is the mean PCE of its projections.
 
-    `null_level` is the PCE expected under calibration. `corrected_p_value` is adjusted for testing all groups (min-p over
-    the same replicates); the smallest one is the p-value of the whole. `p_value_error` is the Monte Carlo standard error of
-    `p_value`, which comes from the replicates. `maximum_p_value` is that of the largest standardised deviation of any
-    reliability curve of the group, and `band_width` the half-width of the 95 % consistency band of those curves, in units
-    of `spread` (..., J, K), their standard deviation under calibration.
+    `expected_pce` is what it would be under calibration. `p_value` tests that every projection of the pre-rank is
+    calibrated, whatever the dependence between them, and `adjusted_p_value` is adjusted for all G pre-ranks by Holm's
+    method. `p_value_error` is the Monte Carlo standard error of `p_value`. `maximum_p_value` is that of the largest
+    standardised deviation of any reliability curve of the pre-rank, and `band_width` the half-width of the 95 % consistency
+    band of those curves, in units of `spread` (..., J, K), their standard deviation under calibration.
 
     Of each projection, (..., K): `projection_pce`, its `expected` value under calibration, `projection_p_value` (adjusted
     for the projections of its pre-rank), and `projection_power`, the power that a 5 % test of it would have at this N
     against observations picked with a probability linear in their rank, from 0.5 to 1.5 (NaN where it is not known).
     `attainable` (...) is the smallest adjusted p-value that these data and replicates could have given, and `replicates`
-    (B, ..., G) are the statistics of the replicates.
+    (B, ..., G) are mean PCEs under calibration. `nulls` says for each pre-rank where its null distribution comes from:
+    "exact" (it depends on N and M alone), "points" (picking among the points of each case) or "signs" (random signs of
+    cases or blocks).
     """
 
     groups: tuple[str, ...]
     statistic: Tensor
-    null_level: Tensor
+    expected_pce: Tensor
     p_value: Tensor
-    corrected_p_value: Tensor
+    adjusted_p_value: Tensor
     p_value_error: Tensor
     maximum_p_value: Tensor
     band_width: Tensor
@@ -53,6 +54,7 @@ class PCETest(NamedTuple):
     projection_power: Tensor
     attainable: Tensor
     replicates: Tensor
+    nulls: tuple[str, ...]
 
 
 @accepts_arrays("pit", "levels", "blocks", "case_weights")
@@ -65,14 +67,18 @@ def pce_test(
     seed: int = 0,
     blocks: Tensor | None = None,
     case_weights: Tensor | None = None,
+    n_tests: int | None = None,
 ) -> PCETest:
     r"""Test of calibration by the PCE, for one pre-rank or several.
 
-    For a single projection without ties the null distribution depends on the numbers of cases and members alone, so any
-    tensor of PITs (..., N, 1) will do. For several projections, and where ranks tie, it comes from exchanging the
-    observation with a member (`exchange_replicates`): pass `projected_pit(..., exchangeable=True)`.
+    One projection: the exact null distribution, which depends on the numbers of cases and members alone; where ranks tie,
+    or members or cases have weights, it comes from picking among the points of each case, so pass
+    `projected_pit(..., exchangeable=True)`. Several projections of one pre-rank: random signs of whole cases, which keep
+    the dependence between projections that is observed, and the mean and the maximum of their PCEs, each over its
+    expected value. With fewer than ten cases each projection is tested exactly, with Bonferroni's factor.
     p = (1 + #{null >= observed}) / (B + 1).
-    `blocks` (N,) exchanges all cases of a block with the same member, for dependent cases.
+    `blocks` (N,) are labels of dependent cases, which share a sign. p-values are adjusted by Holm's method; for
+    `n_tests` of them, more than there are pre-ranks here, small p-values come from as many more replicates as they need.
 
     >>> calibrated = torch.rand(400, 1, generator=torch.Generator().manual_seed(1))
     >>> bool(pce_test(calibrated).p_value > 0.05), bool(pce_test(calibrated**2).p_value < 0.01)
@@ -83,163 +89,82 @@ def pce_test(
     power = require_power(power)
     n_replicates, seed = require_whole(n_replicates, "n_replicates"), require_whole(seed, "seed", at_least=None)
     pce(pit, case_weights=case_weights)  # refuses what is not a PIT or a weight
+    shares = None
     if case_weights is not None:
-        case_weights = checked_weights(case_weights, pit.n_cases).to(pit.device)
+        shares = checked_weights(case_weights, pit.n_cases).to(pit.device).double()
+        shares = shares / shares.sum()
+    labels = None if blocks is None else _numbered(blocks, pit)
     grid = (centred_levels(n_levels) if levels is None else levels).double().to(pit.device)
-    independent = blocks is None and pit.pick is None
-    if not pit.has_points:
-        _refuse_unknown_null(pit, laws_of(pit, independent), blocks)
-    points = points_of(pit, grid, case_weights)
-    spread = spread_of(points, pit)
-    observed = points.observed(power, spread)
-    if pit.has_points:
-        null = exchanged(points, pit, n_replicates, power, seed, blocks, spread)
-    else:
-        null = _uniform(points, pit.parts[0], n_replicates, power, seed, spread)
-    observed, null = (Replicates(*(x.reshape(-1, *pit.lead, x.shape[-1]) for x in y)) for y in (observed, null))
-    laws = laws_of(pit, independent and case_weights is None)
-    tilt = projection_power(pit, blocks, case_weights)
-    return compared(pit, observed, null, grid, spread.reshape(*pit.lead, *spread.shape[1:]), power, laws, tilt)
+    n_blocks = None if labels is None else int(labels.max()) + 1
+    setting = Setting(pit.n_cases, grid, seed, n_blocks, None if shares is None else float(shares.square().sum()))
+    sums = sign_sums(pit, torch.arange(pit.n_cases, device=pit.device), setting, labels, shares)
+    signs = signs_of(pit, sums, setting, calibrated_spread(pit, setting, shares))
+
+    def picked(columns: slice, part: PreRankPIT, count: int) -> Replicates | None:
+        return picked_replicates(pit.of(part.prerank), grid, shares, signs.spread[..., columns], count, power, seed)
+
+    return assembled(pit, signs, picked, setting, n_replicates, power, n_tests)
 
 
-def compared(
+def _numbered(blocks: Tensor, pit: ProjectedPIT) -> Tensor:
+    """Numbers 0, 1, ... of the blocks of the cases, (N,)."""
+    if blocks.shape != (pit.n_cases,):
+        raise ValueError(f"blocks have shape {tuple(blocks.shape)}; one label per case is ({pit.n_cases},)")
+    return torch.unique(blocks.to(pit.device), return_inverse=True)[1]
+
+
+def assembled(
     pit: ProjectedPIT,
-    observed: Replicates,
-    null: Replicates,
-    grid: Tensor,
-    spread: Tensor,
+    signs: SignTest,
+    picked: Picked,
+    setting: Setting,
+    n_replicates: int,
     power: float,
-    laws: list[Tensor],
-    tilt: Tensor,
+    n_tests: int | None,
 ) -> PCETest:
-    """The test, from the statistics of the data (1, ..., K) and of the replicates (B, ..., K).
-
-    `laws` say for each pre-rank which projections have a null that is known better than replicates tell.
-    """
-    sizes = [len(part.names) for part in pit.parts]
-    n_replicates = len(null.pce)
-    statistic, replicates = _group_means(observed.pce, sizes), _group_means(null.pce, sizes)
-    together = torch.cat([statistic, replicates])
-    p_values = exceedance(together)
-    strength = resolved(p_values, together)
-    smallest = strength.amin(-1, keepdim=True)  # of every replicate, its smallest p-value over the groups
-    corrected = (smallest <= strength[:1]).double().mean(0)
-    attainable = (smallest <= smallest.amin(0, keepdim=True)).double().mean(0)[..., 0]
-    p_value, null_level, expected = p_values[0].clone(), replicates.mean(0), null.pce.mean(0)
-    error = (p_value * (1 - p_value) / n_replicates).sqrt()
-    for g, part in enumerate(pit.parts):
-        if not laws[g].all():
-            continue
-        law = pce_null(
-            pit.n_cases, power=power, levels=grid.cpu(), n_members=part.n_members, unrandomised=part.unrandomised
-        )
-        expected[..., sum(sizes[:g]) : sum(sizes[: g + 1])] = null_level[..., g] = law.mean
-        if sizes[g] == 1:
-            p = torch.as_tensor(law.p_value(statistic[0, ..., g].cpu().numpy())).to(p_value)
-            p_value[..., g], error[..., g] = p, (p * (1 - p) / REPLICATES).sqrt()
-    maxima = torch.cat([_group_maxima(observed.maximum, sizes), _group_maxima(null.maximum, sizes)])
+    """The test, from sums by signs and a function that picks points."""
+    rows, start = [], 0
+    enough = enough_replicates(n_tests or len(pit.parts))
+    for part in pit.parts:
+        columns = slice(start, start + len(part.names))
+        start = columns.stop
+        weighted = setting.weighted or pit.pick is not None
+        row = row_of(part, columns, signs, picked, setting, weighted, n_replicates, power)
+        small = row.p_value <= 10 / (n_replicates + 1)
+        if enough > n_replicates and row.null != "exact" and small.any():
+            row = row.refined(row_of(part, columns, signs, picked, setting, weighted, enough, power), small)
+        rows.append(row)
+    p_value = _stacked([row.p_value for row in rows])
+    per_model = {
+        "statistic": _stacked([row.errors.mean(-1) for row in rows]),
+        "expected_pce": _stacked([row.expected.mean(-1) for row in rows]),
+        "p_value": p_value,
+        "adjusted_p_value": holm(p_value),
+        "p_value_error": _stacked([row.error_of_p for row in rows]),
+        "maximum_p_value": _stacked([row.maximum_p_value for row in rows]),
+        "band_width": _stacked([row.band_width for row in rows]),
+        "spread": signs.spread,
+        "projection_pce": torch.cat([row.errors for row in rows], -1),
+        "expected": torch.cat([row.expected for row in rows], -1),
+        "projection_p_value": torch.cat([row.projection_p_value for row in rows], -1),
+        "attainable": (_stacked([row.attainable for row in rows]).amin(-1) * len(rows)).clamp_max(1.0),
+    }
     return PCETest(
-        tuple(part.prerank for part in pit.parts),
-        statistic[0],
-        null_level,
-        p_value,
-        torch.maximum(corrected, p_value),  # a correction never helps, also where the two were simulated apart
-        error,
-        exceedance(maxima)[0],
-        maxima[1:].sort(0).values[math.ceil(0.95 * n_replicates) - 1],
-        spread,
-        observed.pce[0],
-        expected,
-        _within_groups(torch.cat([observed.pce, null.pce]), sizes),
-        tilt,
-        attainable,
-        replicates,
+        groups=tuple(part.prerank for part in pit.parts),
+        nulls=tuple(row.null for row in rows),
+        replicates=_stacked([row.replicates for row in rows]).reshape(n_replicates, *pit.lead, len(rows)),
+        projection_power=projection_power(pit, setting.n_effective, signs.excess_variance(setting)),
+        **{name: value.reshape((*pit.lead, *value.shape[1:])) for name, value in per_model.items()},
     )
 
 
-def laws_of(pit: ProjectedPIT, independent: bool) -> list[Tensor]:
-    """For each projection whether calibrated PITs are independent with a law that depends on M alone: (K,) per pre-rank."""
-    return [part.law_is_known & independent for part in pit.parts]
+def enough_replicates(n_tests: int) -> int:
+    """How many replicates can give an adjusted p-value at the level among so many tests, with one to spare."""
+    return math.ceil(2 * n_tests / LEVEL) - 1
 
 
-def _refuse_unknown_null(pit: ProjectedPIT, known: list[Tensor], blocks: Tensor | None) -> None:
-    count = len(pit.names)
-    if count > 1 or blocks is not None:
-        raise ValueError(
-            f"{count} projections (or blocks) need PITs of exchangeable points: projections depend "
-            "on each other: compute them with projected_pit(..., exchangeable=True), or test one projection at a time"
-        )
-    if not known[0].all():
-        raise ValueError(
-            "ranks have no known law where they tie or carry weights: compute the PITs with "
-            "projected_pit(..., exchangeable=True)"
-        )
-
-
-def _uniform(
-    points: Points, part: PreRankPIT, n_replicates: int, power: float, seed: int, spread: Tensor
-) -> Replicates:
-    """Replicates of one projection whose law is known: uniform PITs, or ranks that are all equally probable."""
-    device = points.levels.device
-    steps = (1 << 18) if part.n_members is None else part.n_members + 1
-    place = torch.arange(steps, device=device)
-    if part.n_members is None:
-        values = (place.double() + 0.5) / steps
-        intervals = Intervals(values[:, None], values[:, None])
-    elif part.unrandomised:
-        values = place.double() / part.n_members
-        intervals = Intervals(values[:, None], values[:, None])
-    else:
-        intervals = Intervals(place[:, None], place[:, None] + 1, steps)
-    table = points._replace(tables=tables_of(intervals, points.levels))
-    keys = case_keys(seed, torch.arange(points.n_cases, device=device), "uniform")
-
-    def rows(start: int, stop: int) -> Tensor:
-        chosen = (bits_of_steps(keys, start, stop) * steps) >> 31
-        return chosen.T[:, None, :].expand(-1, points.n_sets, -1)
-
-    return table.replicates(rows, n_replicates, power, spread)
-
-
-def _group_means(values: Tensor, sizes: list[int]) -> Tensor:
-    return torch.stack([part.mean(-1) for part in values.split(sizes, -1)], -1)
-
-
-def _group_maxima(values: Tensor, sizes: list[int]) -> Tensor:
-    return torch.stack([part.amax(-1) for part in values.split(sizes, -1)], -1)
-
-
-def _within_groups(together: Tensor, sizes: list[int]) -> Tensor:
-    """p-values of projections, adjusted for those of their own pre-rank: (B + 1, ..., K) -> (..., K)."""
-    found = []
-    for part in together.split(sizes, -1):
-        strength = resolved(exceedance(part), part)
-        smallest = strength.amin(-1, keepdim=True)
-        found.append((smallest <= strength[:1]).double().mean(0))
-    return torch.cat(found, -1)
-
-
-def exceedance(together: Tensor) -> Tensor:
-    """For each of B + 1 rows the share of rows at or above it, ties within rounding counted: (B + 1, ...) -> same."""
-    columns = together.flatten(1).T.contiguous()
-    ordered = columns.sort(-1).values
-    first = torch.searchsorted(ordered, columns * (1 - 1e-9))
-    share = (columns.shape[-1] - first).double() / columns.shape[-1]
-    return share.T.reshape(together.shape)
-
-
-def resolved(p_values: Tensor, together: Tensor) -> Tensor:
-    """p-values in units of 1 / (B + 1), ties among groups broken by how far the statistic lies from its mean.
-
-    G groups have G rows with the smallest p-value that B replicates allow. Left tied, they would share an adjusted
-    p-value of up to G / (B + 1), and no test over many groups could ever reject. The tie-break treats all rows alike,
-    so the test stays exact.
-    """
-    spread = together.std(0, correction=0, keepdim=True)
-    score = (together - together.mean(0, keepdim=True)) / torch.where(spread > 0, spread, 1.0)
-    between_zero_and_one = 0.5 * (1 + score / (1 + score.abs()))
-    # rounded, so that equal statistics stay equal whatever the order of their sums
-    return (p_values * len(together)).round() - (between_zero_and_one * _STEPS).round() / (_STEPS + 1)
+def _stacked(values: list[Tensor]) -> Tensor:
+    return torch.stack(values, -1)
 
 
 @accepts_arrays("pit")

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from prerank.calibration import (
+    LEVEL,
     PCETest,
     PreRank,
     ProjectedPIT,
     hidden_error,
-    holm,
     pce_test,
     require_power,
     require_whole,
@@ -20,7 +20,7 @@ from prerank.calibration import (
 from prerank.diagnosis.calls import call_of
 from prerank.diagnosis.groups import GroupedCheck, grouped
 from prerank.diagnosis.options import block_labels, groups_of, weight_per_case
-from prerank.diagnosis.result import LEVEL, Check, tables
+from prerank.diagnosis.result import FEW_BLOCKS, Check, tables
 from prerank.diagnosis.sources import Asked, LazySource, MemorySource, Source
 from prerank.forecast import as_tensor, is_lazy, label_text
 
@@ -101,8 +101,9 @@ def check(
     members and observations; "auto" does so when spreads differ more than tenfold, and says so.
 
     `case_weights` (N,) weigh the cases (interval and corrected PCE stay empty then). `blocks` (N,) labels dependent
-    cases (a date, say), which are then exchanged with the same member: p-values, intervals (from 20 blocks on), corrected
-    PCE and bands all follow. `observation_weights` (N,) belong to weighted members, see `projected_pit`.
+    cases (a date, say), which then stay together in every replicate, whether or not their members are linked: p-values,
+    intervals (from 20 blocks on), corrected PCE and bands all follow. `observation_weights` (N,) belong to weighted members,
+    see `projected_pit`.
 
     `by` (N,) labels groups of cases, such as places or seasons: each is tested by itself, p-values are adjusted for the
     groups too, and the result is a `GroupedCheck`. Everything before the tests, such as units, is that of all cases.
@@ -133,44 +134,54 @@ def check(
     if is_lazy(forecast):
         if observation_weights is not None:
             raise ValueError("observation_weights go with member weights, which a forecast of Dask chunks has not")
-        source = LazySource(y, forecast, axes, asked, blocks, case_ids)
+        source = LazySource(y, forecast, axes, asked, case_ids)
     else:
-        source = MemorySource(y, forecast, axes, asked, observation_weights, blocks, case_ids)
+        source = MemorySource(y, forecast, axes, asked, observation_weights, case_ids)
     prepared = source.prepared
     weights = weight_per_case(case_weights, "case_weights", prepared)
     labels = block_labels(blocks, prepared)
     if by is None:
         return _one(source, asked, None, labels, weights)
-    numbers, names = groups_of(by, prepared, n_replicates)
+    numbers, names = groups_of(by, prepared)
     checks = {}
     for number, name in enumerate(names):
         try:
-            checks[name] = _one(source, asked, (numbers == number).nonzero()[:, 0], labels, weights)
+            checks[name] = _one(source, asked, (numbers == number).nonzero()[:, 0], labels, weights, len(names))
         except ValueError as error:
             raise ValueError(f"group {label_text(name)}: {error}") from None
     return grouped(checks, source.notes())
 
 
-def _one(source: "Source", asked: Asked, rows: Tensor | None, labels: Tensor | None, weights: Tensor | None) -> Check:
-    """The check of some of the cases, or of all."""
+def _one(
+    source: "Source",
+    asked: Asked,
+    rows: Tensor | None,
+    labels: Tensor | None,
+    weights: Tensor | None,
+    n_groups: int = 1,
+) -> Check:
+    """The check of some of the cases, one of `n_groups` groups, or of all."""
     if rows is not None:
         labels = None if labels is None else torch.unique(labels[rows], return_inverse=True)[1]
         weights = None if weights is None else weights[rows]
-    pit, test = source.test(rows, labels, weights)
+    pit, test = source.test(rows, labels, weights, n_groups)
     notes = list(source.notes()) if rows is None else []
     if not pit.exact:
         notes.append(f"PITs: {pit.method}")
     if source.own is not None:
         notes.append(f"PITs: {hidden_error(pit) or f'the observation has a weight of {pit.own_weight:.2g} on average'}")
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
-    notes.append(_monte_carlo(asked.n_replicates))
+    n_blocks = None if labels is None else len(labels.unique())
+    if n_blocks is not None and n_blocks < FEW_BLOCKS:
+        notes.append(f"{n_blocks} blocks: tests by signs of fewer than {FEW_BLOCKS} blocks are approximate")
+    notes.extend(_monte_carlo(test, asked.n_replicates, n_blocks is not None))
     return Check(
         *tables(pit, test, labels, weights),
         pit,
         test,
         tuple(notes),
         pit.n_cases,
-        None if labels is None else len(labels.unique()),
+        n_blocks,
         float(test.attainable),
         asked.n_replicates,
         None if weights is None else weights.cpu().double(),
@@ -179,10 +190,24 @@ def _one(source: "Source", asked: Asked, rows: Tensor | None, labels: Tensor | N
     )
 
 
-def _monte_carlo(n_replicates: int) -> str:
-    """What of the result is simulated, and how precise it is."""
+def _monte_carlo(test: PCETest, n_replicates: int, in_blocks: bool) -> list[str]:
+    """Which p-values are simulated, how, and how precise they are."""
+    ways = {
+        "signs": f"random signs of whole {'blocks' if in_blocks else 'cases'}",
+        "points": "random picks among the points of each case",
+    }
+    said = []
+    for way, words in ways.items():
+        names = [name for name, null in zip(test.groups, test.nulls, strict=True) if null == way]
+        if names:
+            said.append(f"{', '.join(names)} by {words}")
+    if not said:
+        return []
     error = (LEVEL * (1 - LEVEL) / n_replicates) ** 0.5
-    return f"p-values from {n_replicates:,} exchange replicates: at {LEVEL} their standard error is {error:.3f}"
+    return [
+        f"p-values of {'; '.join(said)}: {n_replicates:,} replicates, standard error {error:.3f} at {LEVEL}"
+        + ("" if "exact" not in test.nulls else "; the others are exact")
+    ]
 
 
 def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
@@ -209,9 +234,7 @@ def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
     if len(labels) != values.shape[1] or len(set(labels)) != len(labels):
         raise ValueError(f"{len(labels)} names for {values.shape[1]} columns of PITs; each needs a name of its own")
     pit = ProjectedPIT.of_values(values, labels, labels)
-    columns = [pce_test(pit.of(label)) for label in labels]
-    per_column = [name for name in PCETest._fields if name not in ("groups", "attainable")]
-    joined = {name: torch.cat([getattr(column, name) for column in columns], -1) for name in per_column}
-    joined["corrected_p_value"] = holm(joined["p_value"])
-    test = PCETest(groups=labels, attainable=torch.zeros(()), **joined)
-    return Check(*tables(pit, test, None, None), pit, test, tuple(notes), len(values))
+    test = pce_test(pit)
+    return Check(
+        *tables(pit, test, None, None), pit, test, tuple(notes), len(values), attainable=float(test.attainable)
+    )

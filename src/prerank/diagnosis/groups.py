@@ -38,15 +38,20 @@ class GroupedCheck:
         return float(self.table["adjusted p-value"].min())
 
     @property
+    def rejected(self) -> bool | None:
+        """Whether any adjusted p-value is at most 0.05; None where it could not have been."""
+        return None if self.attainable > LEVEL else self.p_value <= LEVEL
+
+    @property
     def calibrated(self) -> bool | None:
-        """Whether every adjusted p-value is above 0.05; None where the answer could not have been no."""
-        return None if self.attainable > LEVEL else self.p_value > LEVEL
+        """`not rejected`, None where there is no verdict."""
+        return None if self.rejected is None else not self.rejected
 
     @property
     def verdict(self) -> str:
         """One sentence."""
         n_groups = counted(len(self.table), "group")
-        if self.calibrated is None:
+        if self.rejected is None:
             return (
                 f"No verdict: the smallest adjusted p-value possible for {n_groups} is {p_text(self.attainable)}; "
                 "take fewer groups, more cases or more replicates."
@@ -121,7 +126,7 @@ def grouped(checks: Mapping[Any, Check], notes: Sequence[str] = ()) -> GroupedCh
             "cases": result.n_cases,
             "p-value": float(own[k]),
             "adjusted p-value": float(adjusted[k]),
-            "reading": _reading(result) if float(adjusted[k]) <= LEVEL else "flat",
+            "reading": _reading(result, float(adjusted[k])),
         }
         for k, result in enumerate(checks.values())
     ]
@@ -130,8 +135,10 @@ def grouped(checks: Mapping[Any, Check], notes: Sequence[str] = ()) -> GroupedCh
     return GroupedCheck(dict(checks), table, float(least.min()), tuple(notes))
 
 
-def _reading(result: Check) -> str:
+def _reading(result: Check, adjusted: float) -> str:
     """The words of the pre-rank with the largest PCE against the expected one, among those that fail."""
+    if adjusted > LEVEL:
+        return "flat" if result.p_value > LEVEL else "no clear shape"
     failed = result.table[result.table["adjusted p-value"] <= LEVEL]
     worst = str((failed["PCE"] / failed["expected PCE"]).idxmax())
     others = f" (and {counted(len(failed) - 1, 'other pre-rank')})" if len(failed) > 1 else ""

@@ -10,16 +10,15 @@ from torch import Tensor
 
 from prerank.calibration import (
     Accumulated,
+    Chunking,
     PCETest,
     PreRank,
     ProjectedPIT,
-    Setting,
     Tally,
-    centred_levels,
     projected_pit,
     tally,
 )
-from prerank.diagnosis.missing import NO_COMMON_MEMBER, pit_of_present_members
+from prerank.diagnosis.missing import pit_of_present_members
 from prerank.diagnosis.suspicions import Sorted, first_members, sorted_members
 from prerank.diagnosis.units import Sizes, Units
 from prerank.forecast import Ensemble, Fills, LazyMembers, as_tensor, fills_of, in_one_precision, in_order
@@ -42,8 +41,7 @@ class Precision:
 class Survey(NamedTuple):
     """What there is to know about members before any is ranked; that of two sets of cases can be joined.
 
-    `empty` are the places of cases without members, `n_missing` the number of other members that are missing, `absent`
-    (blocks, M) those that are missing somewhere in a block.
+    `empty` are the places of cases without members, `n_missing` is the number of other members that are missing.
     """
 
     n_infinite: int
@@ -51,7 +49,6 @@ class Survey(NamedTuple):
     moved: str | None
     empty: Tensor
     n_missing: int
-    absent: Tensor | None
     sizes: Sizes | None
     order: Sorted
     early: Tensor
@@ -61,16 +58,12 @@ class Survey(NamedTuple):
         sizes = self.sizes or more.sizes
         if self.sizes is not None and more.sizes is not None:
             sizes = self.sizes.joined(more.sizes)
-        absent = self.absent if more.absent is None else more.absent
-        if self.absent is not None and more.absent is not None:
-            absent = self.absent | more.absent
         return Survey(
             self.n_infinite + more.n_infinite,
             self.fills.joined(more.fills),
             self.moved or more.moved,
             torch.cat([self.empty, more.empty]),
             self.n_missing + more.n_missing,
-            absent,
             sizes,
             self.order.joined(more.order),
             self.early if len(self.early) else more.early,
@@ -82,16 +75,14 @@ def survey(
     y: Tensor,
     complete: Tensor,
     precision: Precision,
-    blocks: tuple[Tensor, int] | None,
     done: Callable[[int], None],
 ) -> Survey:
-    """Look at all members; `complete` (N,) says which observations are, `blocks` numbers theirs and says how many."""
+    """Look at all members; `complete` (N,) says which observations are."""
 
     def calls() -> Iterator[tuple[Any, ...]]:
         for cases in members.slices():
             places = members.places_of(cases)
-            own = None if blocks is None else (blocks[0][places], blocks[1])
-            yield members.block(cases), y[places], places, complete[places], precision, own
+            yield members.block(cases), y[places], places, complete[places], precision
 
     found: Survey | None = None
     for cases, one in zip(members.slices(), in_order(_look, calls()), strict=True):
@@ -107,7 +98,6 @@ def _look(
     places: Tensor,
     complete: Tensor,
     precision: Precision,
-    blocks: tuple[Tensor, int] | None,
 ) -> Survey:
     """The survey of some cases."""
     _, members, moved = precision(y, block)
@@ -118,10 +108,6 @@ def _look(
     missing = members.isnan().any(-1)
     empty = missing.all(-1)
     partly = missing & ~empty[:, None]
-    absent = None
-    if blocks is not None and partly.any():
-        counts = torch.zeros(blocks[1], members.shape[1], dtype=torch.int32)
-        absent = counts.index_add_(0, blocks[0][complete], partly.int()) > 0
     points = members[~missing] if missing.any() else members.flatten(0, -2)
     return Survey(
         n_infinite,
@@ -129,7 +115,6 @@ def _look(
         moved,
         places[empty],
         int(partly.sum()),
-        absent,
         Sizes.of(points) if len(points) else None,
         sorted_members(members, ~missing if missing.any() else None),
         first_members(members).clone(),
@@ -143,24 +128,22 @@ class Ranking:
     preranks: Sequence[PreRank]
     precision: Precision
     units: Units
-    setting: Setting
-    absent: Tensor | None
+    chunking: Chunking
+    unequal: bool
 
 
 class PerCase(NamedTuple):
-    """What goes with the cases that are ranked: place among them (-1: left out), name, block as given and as numbered."""
+    """What goes with the cases that are ranked: place among them (-1: left out), name, number of the block, weight."""
 
     places: Tensor
     ids: Tensor
-    given_blocks: Tensor | None
     blocks: Tensor | None
     weights: Tensor | None
 
     def select(self, cases: Tensor | slice) -> "PerCase":
         """The same of some cases."""
         blocks, weights = (None if part is None else part[cases] for part in (self.blocks, self.weights))
-        given = None if self.given_blocks is None else self.given_blocks[cases]
-        return PerCase(self.places[cases], self.ids[cases], given, blocks, weights)
+        return PerCase(self.places[cases], self.ids[cases], blocks, weights)
 
 
 def ranked(
@@ -179,7 +162,7 @@ def ranked(
             places = members.places_of(cases)
             yield members.block(cases), y[places], per_case.select(places), ranking
 
-    accumulated = Accumulated(ranking.setting, case_ids)
+    accumulated = Accumulated(ranking.chunking, case_ids)
     for cases, one in zip(members.slices(), in_order(_rank, calls()), strict=True):
         if one is not None:
             accumulated.add(one)
@@ -201,54 +184,28 @@ def _rank(block: np.ndarray, y: Tensor, per_case: PerCase, ranking: Ranking) -> 
         if not kept.all():
             observed, members, own = observed[kept], members[kept], own.select(kept)
         pit = _pit(ranking.units.apply(observed), ranking.units.apply(members), own, ranking)
-        one = tally(pit, own.places, ranking.setting, own.blocks, own.weights)
+        one = tally(pit, own.places, ranking.chunking, own.blocks, own.weights)
         found = one if found is None else found.joined(one)
     return found
 
 
 def _pit(y: Tensor, members: Tensor, per_case: PerCase, ranking: Ranking) -> ProjectedPIT:
-    if not ranking.setting.unequal:
+    if not ranking.unequal:
         return projected_pit(
             y,
             Ensemble(members),
             ranking.preranks,
-            seed=ranking.setting.seed,
+            seed=ranking.chunking.setting.seed,
             case_ids=per_case.ids,
             exchangeable=True,
         )
     present = ~members.isnan().any(-1)
-    if ranking.absent is not None and per_case.given_blocks is not None:
-        present &= ~ranking.absent[per_case.given_blocks]
-        if not present.any(-1).all():
-            raise ValueError(NO_COMMON_MEMBER)
     return pit_of_present_members(
         ranking.preranks,
         Ensemble(members),
         present,
         y,
         observation_weights=None,
-        seed=ranking.setting.seed,
+        seed=ranking.chunking.setting.seed,
         case_ids=per_case.ids,
-    )
-
-
-def setting_of(
-    n_cases: int,
-    n_members: int,
-    n_replicates: int,
-    seed: int,
-    blocks: Tensor | None,
-    unequal: bool,
-    shares: Tensor | None,
-) -> Setting:
-    """What all chunks of a test share."""
-    return Setting(
-        n_cases,
-        n_members + 1,
-        centred_levels(),
-        n_replicates,
-        seed,
-        None if blocks is None else int(blocks.max()) + 1,
-        unequal,
-        None if shares is None else float(shares.square().sum()),
     )

@@ -37,7 +37,7 @@ SHAPES = {
         (1.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9),
         "The observation's number is too often beyond the forecast's lowest, and not beyond the highest.",
     ),
-    "not flat, no simple shape": Shape(
+    "no clear shape": Shape(
         (0.7, 1.3, 1.3, 0.7, 1.0, 1.0, 0.7, 1.3, 1.3, 0.7),
         "The ranks are not uniform, and neither bias, spread nor a tail explains it: look at the histogram.",
     ),
@@ -109,7 +109,7 @@ FOR_PRERANK = {
 def words_of(reading: str) -> list[str]:
     """The words that one projection's reading is made of.
 
-    >>> words_of("biased low, heavy upper tail"), words_of("not flat, no simple shape")
+    >>> words_of("biased low, heavy upper tail"), words_of("no clear shape")
     (['biased low', 'heavy upper tail'], ['not flat, no simple shape'])
     """
     return [reading] if reading in SHAPES else [word for word in reading.split(", ") if word in SHAPES]

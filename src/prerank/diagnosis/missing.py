@@ -8,16 +8,6 @@ from torch import Tensor
 from prerank.calibration import PreRank, ProjectedPIT, projected_pit
 from prerank.forecast import Ensemble
 
-NO_COMMON_MEMBER = "a block has no member that is present in all of its cases; drop such blocks or members"
-
-
-def complete_in_blocks(present: Tensor, blocks: Tensor) -> Tensor:
-    """Members (N, M) that are present in every case of their block: only these can be exchanged as a whole."""
-    labels = torch.unique(blocks, return_inverse=True)[1]
-    absent = torch.zeros(int(labels.max()) + 1, present.shape[1], dtype=torch.long, device=present.device)
-    absent.index_add_(0, labels, (~present).long())
-    return (absent == 0)[labels]
-
 
 def pit_of_present_members(
     preranks: Sequence[PreRank],

@@ -1,17 +1,14 @@
 """What goes along with observations and a forecast: one number or label per case, and the pre-ranks to look at."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from prerank.calibration import Contrast, Marginal, PreRank, SquaredDifference, checked_case_ids, label_array
 from prerank.diagnosis.preparation import Prepared
-from prerank.diagnosis.result import LEVEL
 from prerank.forecast import as_tensor, label_text, labels_of, positions
 
 
@@ -55,10 +52,6 @@ def block_labels(blocks: Any, prepared: Prepared) -> Tensor | None:
     """Numbers 0, 1, ... of the blocks that the cases belong to, in the order of their labels."""
     if blocks is None:
         return None
-    if isinstance(prepared.forecast, Distribution):
-        raise ValueError(
-            "blocks= needs an ensemble whose members run through the cases of a block; a distribution has none"
-        )
     labels = _label_per_case(blocks, "blocks", prepared)[prepared.cases.cpu().numpy()]
     return torch.as_tensor(_numbered(labels)).to(prepared.y.device)
 
@@ -73,16 +66,10 @@ def case_identifiers(case_ids: Any, prepared: Prepared) -> Tensor | None:
     return ids[prepared.cases.cpu()].to(prepared.y.device)
 
 
-def groups_of(by: Any, prepared: Prepared, n_replicates: int) -> tuple[Tensor, list[Any]]:
+def groups_of(by: Any, prepared: Prepared) -> tuple[Tensor, list[Any]]:
     """Numbers of the groups that the cases belong to, and the labels of the groups in their order."""
     labels = _label_per_case(by, "by", prepared)
     numbers = _numbered(labels)
-    count = int(numbers.max()) + 1
-    if count > LEVEL * (n_replicates + 1):
-        raise ValueError(
-            f"{count:,} groups with {n_replicates:,} replicates could never have an adjusted p-value of {LEVEL}; "
-            f"take fewer groups, or {math.ceil(count / LEVEL) - 1:,} replicates"
-        )
     names = [
         label.item() if isinstance(label, np.generic) and label.dtype.kind != "M" else label
         for label in labels[np.unique(numbers, return_index=True)[1]]

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from prerank.calibration import (
+    LEVEL,
     NEARLY_BLIND,
     Intervals,
     PCETest,
@@ -27,17 +28,17 @@ from prerank.diagnosis.pictures import panels
 from prerank.reporting import PreRankPanel, diagnosis_figure, p_text, render, save_named, write_page
 from prerank.wording import counted
 
-LEVEL = 0.05
+FEW_BLOCKS = 20  # tests of fewer are approximate, and there is no interval
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Check:
     """The outcome of `check`: prints its table and verdict, converts to a DataFrame, plots.
 
-    `table` has one row per pre-rank: the PCE (mean over its projections), the PCE expected under calibration, the
-    bias-corrected PCE, a 95 % interval, the p-value with its Monte Carlo error, the p-value adjusted for testing all
-    pre-ranks, and a reading. `projections` has one row per projection of each pre-rank. `attainable` is the smallest
-    adjusted p-value that these data could have given.
+    `table` has one row per pre-rank: the PCE, the PCE expected under calibration and the bias-corrected PCE (each the mean
+    over its projections), a 95 % interval, the p-value of "every projection of this pre-rank is calibrated" with its Monte
+    Carlo error, the p-value adjusted for testing all pre-ranks, and a reading. `projections` has one row per projection of
+    each pre-rank. `attainable` is the smallest adjusted p-value that these data could have given.
     """
 
     table: pd.DataFrame
@@ -59,19 +60,24 @@ class Check:
         return float(self.table["adjusted p-value"].min())
 
     @property
-    def calibrated(self) -> bool | None:
-        """Whether every adjusted p-value is above 0.05.
+    def rejected(self) -> bool | None:
+        """Whether any adjusted p-value is at most 0.05.
 
-        None where the answer could not have been no: so few cases, blocks or replicates cannot reach that level.
+        None where it could not have been: so few cases, blocks or replicates cannot reach that level.
         """
-        return None if self.attainable > LEVEL else self.p_value > LEVEL
+        return None if self.attainable > LEVEL else self.p_value <= LEVEL
+
+    @property
+    def calibrated(self) -> bool | None:
+        """`not rejected`: no evidence against calibration, which is not evidence for it. None where there is no verdict."""
+        return None if self.rejected is None else not self.rejected
 
     @property
     def verdict(self) -> str:
         """One sentence."""
-        if self.calibrated is None:
+        if self.rejected is None:
             return f"No verdict: {self._why_no_verdict()}."
-        if self.calibrated:
+        if not self.rejected:
             smallest = f"smallest adjusted p-value {p_text(self.p_value)}, {self._size}"
             return f"No evidence against calibration ({smallest})."
         against = self.table[self.table["adjusted p-value"] <= LEVEL]
@@ -162,32 +168,38 @@ def tables(
     rows, projections, start = [], [], 0
     limits = None
     if case_weights is None:  # neither is defined for weighted cases: better none than a wrong one
-        limits = pce_intervals_of_groups(pit, test.replicates if len(test.replicates) else None, blocks)
+        limits = pce_intervals_of_groups(pit, test.replicates, blocks)
     for g, part in enumerate(pit.parts):
         columns = slice(start, start + len(part.names))
         start = columns.stop
-        error, expected = float(test.statistic[g]), float(test.null_level[g])
-        low, high, corrected_error = float("nan"), float("nan"), float("nan")
+        low, high = float("nan"), float("nan")
+        corrected = torch.full_like(test.expected[columns], torch.nan)
         if limits is not None:
             _, low, high = limits[g]
             if pit.n_cases > 1:
-                corrected_error = float(in_quadrature(torch.tensor(error), expected))
-        adjusted = float(test.corrected_p_value[g])
+                corrected = in_quadrature(test.projection_pce[columns], test.expected[columns])
+        adjusted = float(test.adjusted_p_value[g])
+        rejected = adjusted <= LEVEL
         power = float(test.projection_power[columns].amax())
         p_values = test.projection_p_value[columns]
         words = [
-            read(_column(part.observed, k), min(adjusted, float(p)), LEVEL, case_weights, _points_column(part, pit, k))
+            read(_column(part.observed, k), float(p), LEVEL, case_weights, _points_column(part, pit, k))
+            if rejected
+            else "flat"
             for k, p in enumerate(p_values)
         ]
-        reading = _reading(part.names, words, p_values, test.projection_pce[columns], adjusted)
-        if power < NEARLY_BLIND:
-            reading += f" (nearly blind here: {100 * power:.0f} % power)"
+        if rejected:
+            reading = _reading(part.names, words, p_values, test.projection_pce[columns] / test.expected[columns])
+        else:
+            reading = "flat" if float(test.p_value[g]) > LEVEL else "no clear shape"
+            if power < NEARLY_BLIND:
+                reading += f" (nearly blind here: {100 * power:.0f} % power)"
         rows.append(
             {
                 "pre-rank": part.prerank,
-                "PCE": error,
-                "expected PCE": expected,
-                "corrected PCE": corrected_error,
+                "PCE": float(test.statistic[g]),
+                "expected PCE": float(test.expected_pce[g]),
+                "corrected PCE": float(corrected.mean()),
                 "low": low,
                 "high": high,
                 "p-value": float(test.p_value[g]),
@@ -202,17 +214,17 @@ def tables(
             }
         )
         for k, name in enumerate(part.names):
-            failed = adjusted <= LEVEL and float(p_values[k]) <= LEVEL
             projections.append(
                 {
                     "pre-rank": part.prerank,
                     "projection": name,
                     "PCE": float(test.projection_pce[columns][k]),
                     "expected PCE": float(test.expected[columns][k]),
+                    "corrected PCE": float(corrected[k]),
                     "adjusted p-value": float(p_values[k]),
                     "tied": float(part.tied[k]),
                     "power": float(test.projection_power[columns][k]),
-                    "reading": words[k] if failed else "flat",
+                    "reading": words[k],
                 }
             )
     return pd.DataFrame(rows).set_index("pre-rank"), pd.DataFrame(projections).set_index(["pre-rank", "projection"])
@@ -226,13 +238,13 @@ def _column(intervals: Intervals, k: int) -> Intervals:
 def _points_column(part: PreRankPIT, pit: ProjectedPIT, k: int) -> Intervals | None:
     """Intervals of points of one projection; where points have different weights their spread is not needed."""
     points = part.some_points()
-    return None if points is None or pit.pick is not None else _column(points, k)
+    if points is None or pit.pick is not None or not isinstance(points.unit, int):
+        return None
+    return _column(points, k)
 
 
-def _reading(names: Sequence[str], words: Sequence[str], p_values: Tensor, errors: Tensor, adjusted: float) -> str:
-    """What the projections of a pre-rank say together: every one that fails is named."""
-    if adjusted > LEVEL:
-        return "flat"
+def _reading(names: Sequence[str], words: Sequence[str], p_values: Tensor, errors: Tensor) -> str:
+    """What the projections of a rejected pre-rank say together: every one that fails by itself is named."""
     if len(names) == 1:
         return words[0]
     failed = [k for k in range(len(names)) if float(p_values[k]) <= LEVEL]

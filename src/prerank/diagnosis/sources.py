@@ -8,10 +8,20 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from prerank.calibration import PCETest, PreRank, ProjectedPIT, listed_preranks, pce_test, projected_pit
-from prerank.diagnosis.inchunks import PerCase, Precision, Ranking, ranked, setting_of, survey
-from prerank.diagnosis.missing import NO_COMMON_MEMBER, complete_in_blocks, pit_of_present_members
-from prerank.diagnosis.options import block_labels, case_identifiers, projection_names, weight_per_case
+from prerank.calibration import (
+    Chunking,
+    PCETest,
+    PreRank,
+    ProjectedPIT,
+    Setting,
+    centred_levels,
+    listed_preranks,
+    pce_test,
+    projected_pit,
+)
+from prerank.diagnosis.inchunks import PerCase, Precision, Ranking, ranked, survey
+from prerank.diagnosis.missing import pit_of_present_members
+from prerank.diagnosis.options import case_identifiers, projection_names, weight_per_case
 from prerank.diagnosis.preparation import Prepared, complete_cases, prepare, refuse_infinite, target_names
 from prerank.diagnosis.progress import check_progress
 from prerank.diagnosis.suspicions import few_values, quantiles, targets_of_few_values
@@ -47,8 +57,13 @@ class Source(Protocol):
         """What is to be said about the data."""
         ...
 
-    def test(self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None) -> tuple[ProjectedPIT, PCETest]:
-        """PITs and test of some of the cases that are left, or of all; blocks and weights are theirs."""
+    def test(
+        self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int
+    ) -> tuple[ProjectedPIT, PCETest]:
+        """PITs and test of some of the cases that are left, one of `n_groups` groups, or of all.
+
+        Blocks and weights are theirs.
+        """
         ...
 
 
@@ -62,21 +77,21 @@ class MemorySource:
         axes: Axes | None,
         asked: Asked,
         observation_weights: Any,
-        blocks: Any,
         case_ids: Any,
     ) -> None:
         self.asked = asked
         self.prepared = prepare(y, forecast, axes, asked.scale, asked.listed)
         self.preranks = asked.listed(self.prepared.y.shape[-1])
         self.own = weight_per_case(observation_weights, "observation_weights", self.prepared)
-        self.blocks = block_labels(blocks, self.prepared)
         ids = case_identifiers(case_ids, self.prepared)
         self.ids = self.prepared.cases if ids is None else ids
 
     def notes(self) -> list[str]:
         return [*self.prepared.notes, *quantiles(self.prepared), *few_values(self.prepared)]
 
-    def test(self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None) -> tuple[ProjectedPIT, PCETest]:
+    def test(
+        self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int
+    ) -> tuple[ProjectedPIT, PCETest]:
         asked = self.asked
         pit = self._pit if rows is None else self._pit.of_cases(rows)
         return pit, pce_test(
@@ -86,6 +101,7 @@ class MemorySource:
             seed=asked.seed,
             blocks=blocks,
             case_weights=weights,
+            n_tests=len(pit.parts) * n_groups,
         )
 
     @cached_property
@@ -102,15 +118,10 @@ class MemorySource:
         with check_progress(size) as on_progress:
             if prepared.present is not None:
                 assert isinstance(forecast, Ensemble)
-                present = prepared.present
-                if self.blocks is not None:
-                    present = complete_in_blocks(present, self.blocks)
-                if not present.any(-1).all():
-                    raise ValueError(NO_COMMON_MEMBER)
                 return pit_of_present_members(
                     self.preranks,
                     forecast,
-                    present,
+                    prepared.present,
                     prepared.y,
                     observation_weights=self.own,
                     seed=asked.seed,
@@ -135,7 +146,7 @@ class LazySource:
 
     own: Tensor | None = None
 
-    def __init__(self, y: Any, forecast: Any, axes: Axes | None, asked: Asked, blocks: Any, case_ids: Any) -> None:
+    def __init__(self, y: Any, forecast: Any, axes: Axes | None, asked: Asked, case_ids: Any) -> None:
         self.asked = asked
         inputs = observations_and_lazy_members(y, forecast, axes)
         self.members = inputs.members
@@ -153,11 +164,9 @@ class LazySource:
         everything = Prepared(
             self.y, self.members, torch.arange(len(self.y)), None, [], inputs.labels, names, len(self.y)
         )
-        self.blocks = block_labels(blocks, everything)
         self.ids = case_identifiers(case_ids, everything)
         with check_progress(2 * int(torch.tensor(self.members.shape).prod())) as on_progress:
-            numbered = None if self.blocks is None else (self.blocks, int(self.blocks.max()) + 1)
-            found = survey(self.members, self.y, complete, self.precision, numbered, _told(on_progress, len(self.y)))
+            found = survey(self.members, self.y, complete, self.precision, _told(on_progress, len(self.y)))
         if found.n_infinite:
             raise ValueError(f"members have {found.n_infinite} infinite values; NaN marks a missing one")
         found.fills.refuse("the members")
@@ -181,17 +190,24 @@ class LazySource:
         few = targets_of_few_values(self.prepared.y, self.found.early, self.prepared.names)
         return [*self.prepared.notes, *self.found.order.notes(), *few]
 
-    def test(self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None) -> tuple[ProjectedPIT, PCETest]:
+    def test(
+        self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int
+    ) -> tuple[ProjectedPIT, PCETest]:
         asked, cases = self.asked, self.prepared.cases if rows is None else self.prepared.cases[rows]
         shares = None if weights is None else (weights / weights.sum()).double()
-        setting = setting_of(
-            len(cases), self.n_members, asked.n_replicates, asked.seed, blocks, self.found.n_missing > 0, shares
+        setting = Setting(
+            len(cases),
+            centred_levels(),
+            asked.seed,
+            None if blocks is None else int(blocks.max()) + 1,
+            None if shares is None else float(shares.square().sum()),
         )
+        chunking = Chunking(setting, asked.n_replicates, len(self.preranks) * n_groups)
         ids = torch.arange(len(self.y)) if self.ids is None else self.ids
         places = torch.full((len(self.y),), -1)
         places[cases] = torch.arange(len(cases))
-        per_case = PerCase(places, ids, self.blocks, self._spread(blocks, cases), self._spread(shares, cases))
-        ranking = Ranking(self.preranks, self.precision, self.units, setting, self.found.absent)
+        per_case = PerCase(places, ids, self._spread(blocks, cases), self._spread(shares, cases))
+        ranking = Ranking(self.preranks, self.precision, self.units, chunking, self.found.n_missing > 0)
         with check_progress(2 * int(torch.tensor(self.members.shape).prod())) as on_progress:
             done = _told(on_progress, len(self.y))
             named = ids if len(cases) == len(ids) else ids[cases]

@@ -91,7 +91,7 @@ def _exact_test(pit: ProjectedPIT, n_replicates: int, seed: int) -> tuple[float,
     """Statistic, null level and p-value of `pce_test`; a single projection needs no replicates."""
     if len(pit.names) > 1:
         test = pce_test(pit, n_replicates=n_replicates, seed=seed)
-        return float(test.statistic), float(test.null_level), float(test.p_value)
+        return float(test.statistic), float(test.expected_pce), float(test.p_value)
     null, error = pce_null(pit.n_cases), float(pce(pit))
     return error, null.mean, float(null.p_value(error))
 

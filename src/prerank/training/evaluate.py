@@ -116,30 +116,30 @@ def exact_errors(
     test = pce_test(pit, n_replicates=n_replicates, seed=seed) if n_replicates else None
     for g, prerank in enumerate(preranks):
         own = pit.of(prerank.name)
-        error = pce(own).mean(-1)
+        errors = pce(own)
         if test is None:
             level = pce_null(y.shape[-2], n_members=own.parts[0].n_members).mean
-            tested: Column = {"null_level": level, "corrected": _numbers(_corrected(error, level, y.shape[-2]))}
+            tested: Column = {"null_level": level, "corrected": _numbers(_corrected(errors, level, y.shape[-2]))}
         else:
-            tested = _tested(test, g, own, error, seed)
-        yield own, column_of("pce", error, prerank.name, **tested)
+            tested = _tested(test, g, own, errors, [name == prerank.name for name in pit.groups], seed)
+        yield own, column_of("pce", errors.mean(-1), prerank.name, **tested)
 
 
-def _tested(test: PCETest, g: int, pit: ProjectedPIT, error: Tensor, seed: int) -> Column:
-    """What tests and intervals say about PITs (E, N, K) of group g."""
+def _tested(test: PCETest, g: int, pit: ProjectedPIT, errors: Tensor, columns: Sequence[bool], seed: int) -> Column:
+    """What tests and intervals say about PITs (E, N, K) of group g, whose projections stand in some of the columns."""
     null = test.replicates[..., g]
     _, low, high = pce_intervals(pit, 0.95, centred_levels(), null, len(test.replicates), seed)
     found = {
-        "null_level": test.null_level[..., g],
-        "corrected": _corrected(error, test.null_level[..., g], pit.n_cases),
+        "null_level": test.expected_pce[..., g],
+        "corrected": _corrected(errors, test.expected[..., torch.tensor(columns)], pit.n_cases),
         "low": low,
         "high": high,
         "p_value": test.p_value[..., g],
-        "corrected_p_value": test.corrected_p_value[..., g],
+        "corrected_p_value": test.adjusted_p_value[..., g],
     }
     return {name: _numbers(value) for name, value in found.items()}
 
 
-def _corrected(error: Tensor, level: Tensor | float, n_cases: int) -> Tensor:
-    """The mean PCE over the projections without what chance adds, (E,); a single case has none."""
-    return in_quadrature(error, level) if n_cases > 1 else torch.full_like(error, torch.nan)
+def _corrected(errors: Tensor, level: Tensor | float, n_cases: int) -> Tensor:
+    """The PCE without what chance adds, (E, K) -> (E,), the mean over the projections; a single case has none."""
+    return (in_quadrature(errors, level) if n_cases > 1 else torch.full_like(errors, torch.nan)).mean(-1)
