@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,11 @@ Picked = Callable[[slice, PreRankPIT, int], Replicates | None]
 
 @dataclass(frozen=True, eq=False)
 class RowTest:
-    """What a test says of one pre-rank, for S models: (S,), of its k projections (S, k), of its replicates (B, S)."""
+    """What a test says of one pre-rank, for S models: (S,), of its k projections (S, k), of its replicates (B, S).
+
+    `strength` (B + 1, S) are p-values in units of 1 / (B + 1), of the data in row 0 and of every set of signs, for the
+    adjustment over pre-ranks.
+    """
 
     p_value: Tensor
     error_of_p: Tensor
@@ -35,17 +39,8 @@ class RowTest:
     projection_p_value: Tensor
     attainable: Tensor
     replicates: Tensor
+    strength: Tensor
     null: str
-
-    def refined(self, finer: "RowTest", where: Tensor) -> "RowTest":
-        """With the p-values of more replicates for some of the models."""
-
-        def chosen(name: str) -> Tensor:
-            own, more = getattr(self, name), getattr(finer, name)
-            return torch.where(where.reshape(-1, *(1,) * (own.ndim - 1)), more, own)
-
-        names = ("p_value", "error_of_p", "maximum_p_value", "projection_p_value")
-        return replace(self, attainable=finer.attainable, **{name: chosen(name) for name in names})
 
 
 def row_of(
@@ -64,12 +59,13 @@ def row_of(
     Several, or blocks: random signs. Few cases have few patterns of signs, so their projections are tested one by one.
     """
     known = bool(part.law_is_known.all()) and not weighted
+    found = signs.statistics(columns, n_replicates, power)
     if setting.n_blocks is None and (len(part.names) == 1 or setting.n_effective < FEWEST_SIGNS):
         if known:
-            return _exact(part, signs.statistics(columns, 0, power), setting, n_replicates, power)
+            return _exact(part, found, setting, power)
         replicates = picked(columns, part, n_replicates)
         if replicates is not None:
-            return _by_points(replicates)
+            return _by_points(replicates, found)
     if part.unrandomised and not known:
         raise ValueError(
             f"{part.prerank}: unrandomised ranks that tie or carry weights have no known law; leave EmpiricalRank() out, or "
@@ -78,10 +74,10 @@ def row_of(
     calibrated = None
     if not signs.is_guess[..., columns].any():
         calibrated = _expected(part, signs.spread[..., columns], setting, power, known)
-    return _by_signs(signs.statistics(columns, n_replicates, power), calibrated, setting)
+    return _by_signs(found, calibrated, setting)
 
 
-def _exact(part: PreRankPIT, observed: Replicates, setting: Setting, n_replicates: int, power: float) -> RowTest:
+def _exact(part: PreRankPIT, found: Replicates, setting: Setting, power: float) -> RowTest:
     """Each projection by the law of its PCE, which depends on N and M alone; several with Bonferroni's factor."""
     levels, law = setting.levels.cpu(), _law(part, setting, power)
     largest = maximum_null(setting.n_cases, levels, part.n_members, part.unrandomised)
@@ -92,15 +88,17 @@ def _exact(part: PreRankPIT, observed: Replicates, setting: Setting, n_replicate
         above = len(sample) - np.searchsorted(sample, values.cpu().numpy() * (1 - 1e-9))
         return torch.as_tensor((1.0 + above) / (len(sample) + 1.0)).to(values)
 
-    errors, maxima = observed.pce[0], observed.maximum[0]
-    n_sets, count = errors.shape
+    errors, maxima = found.pce[0], found.maximum[0]
+    n_replicates, (n_sets, count) = len(found.pce) - 1, errors.shape
     places = ((np.arange(n_replicates) + 0.5) / n_replicates * len(law.sample)).astype(int)
     replicates = torch.as_tensor(law.sample[places]).to(errors)[:, None].expand(-1, n_sets)
     band = float(np.quantile(largest, 1 - 0.05 / count, method="higher")) * (1 + 1e-9)
+    p_values = share_above(law.sample, errors)
     return _one_by_one(
-        share_above(law.sample, errors),
+        p_values,
         share_above(largest, maxima),
         REPLICATES,
+        strength=_with_own(found, (n_replicates + 1) * p_values),
         band_width=errors.new_full((n_sets,), band),
         errors=errors,
         expected=torch.full_like(errors, law.mean),
@@ -110,7 +108,7 @@ def _exact(part: PreRankPIT, observed: Replicates, setting: Setting, n_replicate
     )
 
 
-def _by_points(found: Replicates) -> RowTest:
+def _by_points(found: Replicates, by_signs: Replicates) -> RowTest:
     """Each projection by data sets in which other points play the observations; several with Bonferroni's factor."""
     p_values = exceedance(found.pce)
     n_replicates, count = len(found.pce) - 1, found.pce.shape[-1]
@@ -118,6 +116,7 @@ def _by_points(found: Replicates) -> RowTest:
         p_values[0],
         exceedance(found.maximum)[0],
         n_replicates,
+        strength=_with_own(by_signs, _resolved(found.pce)[0]),
         band_width=_quantile(found.maximum[1:], 0.05 / count).amax(-1),
         errors=found.pce[0],
         expected=found.pce[1:].mean(0),
@@ -140,6 +139,11 @@ def _one_by_one(p_values: Tensor, of_maxima: Tensor, n_replicates: int, **others
     )
 
 
+def _with_own(by_signs: Replicates, own: Tensor) -> Tensor:
+    """Strengths (B + 1, S) of sets of signs, with those of the data (S, k) by another null distribution in row 0."""
+    return torch.cat([own[None], _resolved(by_signs.pce)[1:]]).amin(-1)
+
+
 def _by_signs(found: Replicates, calibrated: Tensor | None, setting: Setting) -> RowTest:
     """Mean and maximum of the projections' PCEs over the expected ones (S, k), against random signs of cases or blocks.
 
@@ -150,12 +154,10 @@ def _by_signs(found: Replicates, calibrated: Tensor | None, setting: Setting) ->
     of_signs = found.pce[1:].mean(0)
     unit = of_signs if calibrated is None else calibrated
     relative = torch.where(unit > 0, found.pce / unit, 0.0)
-    mean, largest = relative.mean(-1), relative.amax(-1)
-    if relative.shape[-1] == 1:
-        p_values = exceedance(mean)
-    else:
-        strength = torch.minimum(_resolved(mean), _resolved(largest))
-        p_values = exceedance(-strength)
+    statistic, largest = relative.mean(-1), relative.amax(-1)
+    if relative.shape[-1] > 1:
+        statistic = -torch.minimum(_resolved(statistic), _resolved(largest))
+    p_values = exceedance(statistic)
     p_value = p_values[0]
     above = largest[1:, :, None] >= relative[:1] * (1 - 1e-9)  # B x S x k
     return RowTest(
@@ -169,6 +171,7 @@ def _by_signs(found: Replicates, calibrated: Tensor | None, setting: Setting) ->
         projection_p_value=(1.0 + above.double().sum(0)) / (n_replicates + 1),
         attainable=p_values.amin(0),
         replicates=found.pce[1:].mean(-1),
+        strength=_resolved(statistic),
         null="signs",
     )
 
@@ -190,6 +193,21 @@ def _expected(part: PreRankPIT, spread: Tensor, setting: Setting, power: float, 
         return torch.full_like(spread[:, 0], _law(part, setting, power).mean)
     moment = 2 ** (power / 2) * math.gamma((power + 1) / 2) / math.sqrt(math.pi)  # E|x|^p of a normal x
     return moment * spread.pow(power).mean(-2)
+
+
+def step_down(strengths: Tensor, p_values: Tensor) -> Tensor:
+    """p-values (..., G) adjusted for G tests by the smallest strength of every replicate, (B + 1, ..., G), row 0 the data.
+
+    In steps (Romano and Wolf 2005): a test is compared with the replicates of those that are not more significant than it,
+    so that a right one is rejected beside wrong ones no more often than promised. Never below the p-value itself.
+    """
+    own, null = strengths[0], strengths[1:]
+    order = own.argsort(dim=-1, stable=True)
+    # of every replicate the smallest strength from each place in the order on
+    rest = null.gather(-1, order.expand(null.shape)).flip(-1).cummin(-1).values.flip(-1)
+    below = (rest <= own.gather(-1, order) * (1 + 1e-9)).double().sum(0)
+    adjusted = torch.maximum((1.0 + below) / len(strengths), p_values.gather(-1, order)).cummax(-1).values
+    return torch.empty_like(adjusted).scatter_(-1, order, adjusted)
 
 
 def _quantile(null: Tensor, tail: float) -> Tensor:

@@ -22,16 +22,16 @@ from prerank.randomness import case_keys
 
 @dataclass(frozen=True, eq=False)
 class Chunking:
-    """What all chunks share: the setting of the test, and how many replicates and tests there are."""
+    """What all chunks share: the setting of the test, and how many replicates and groups there are."""
 
     setting: Setting
     n_replicates: int
-    n_tests: int
+    n_groups: int
 
     @property
     def n_picked(self) -> int:
         """Replicates of single projections, which cannot be added later."""
-        return max(self.n_replicates, enough_replicates(self.n_tests))
+        return max(self.n_replicates, enough_replicates(self.n_groups))
 
 
 class Tally(NamedTuple):
@@ -152,7 +152,7 @@ class Accumulated:
             found = statistics(curves, setting.levels, power, spread[0, :, columns])
             return Replicates(*(one[:, None] for one in found))
 
-        return pit, assembled(pit, signs, picked, setting, chunking.n_replicates, power, chunking.n_tests)
+        return pit, assembled(pit, signs, picked, setting, chunking.n_replicates, power, chunking.n_groups)
 
     def _sample(self, samples: tuple[tuple[Tensor, ProjectedPIT], ...]) -> ProjectedPIT:
         """The sampled cases in the order of all, with as many points as any of them has."""

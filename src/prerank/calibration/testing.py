@@ -1,6 +1,8 @@
 """Tests of calibration: is the PCE larger than expected under calibration?"""
 
 import math
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ from prerank.calibration.errors import centred_levels, checked_weights, pce
 from prerank.calibration.exchange import Replicates, picked_replicates
 from prerank.calibration.inputs import require_power, require_whole
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
-from prerank.calibration.rowtests import Picked, row_of
+from prerank.calibration.rowtests import FEWEST_SIGNS, Picked, RowTest, row_of, step_down
 from prerank.calibration.signs import Setting, SignTest, calibrated_spread, sign_sums, signs_of
 from prerank.forecast import accepts_arrays
 
@@ -25,10 +27,11 @@ class PCETest(NamedTuple):
     """One entry per pre-rank (a row of projections), (..., G) each; `statistic` is the mean PCE of its projections.
 
     `expected_pce` is what it would be under calibration. `p_value` tests that every projection of the pre-rank is
-    calibrated, whatever the dependence between them, and `adjusted_p_value` is adjusted for all G pre-ranks by Holm's
-    method. `p_value_error` is the Monte Carlo standard error of `p_value`. `maximum_p_value` is that of the largest
-    standardised deviation of any reliability curve of the pre-rank, and `band_width` the half-width of the 95 % consistency
-    band of those curves, in units of `spread` (..., J, K), their standard deviation under calibration.
+    calibrated, whatever the dependence between them, and `adjusted_p_value` is adjusted for all G pre-ranks, row by row:
+    a right one is rejected beside wrong ones no more often than promised. `p_value_error` is the Monte Carlo standard error
+    of `p_value`. `maximum_p_value` is that of the largest standardised deviation of any reliability curve of the pre-rank,
+    and `band_width` the half-width of the 95 % consistency band of those curves, in units of `spread` (..., J, K), their
+    standard deviation under calibration.
 
     Of each projection, (..., K): `projection_pce`, its `expected` value under calibration, `projection_p_value` (adjusted
     for the projections of its pre-rank), and `projection_power`, the power that a 5 % test of it would have at this N
@@ -67,7 +70,7 @@ def pce_test(
     seed: int = 0,
     blocks: Tensor | None = None,
     case_weights: Tensor | None = None,
-    n_tests: int | None = None,
+    n_groups: int = 1,
 ) -> PCETest:
     r"""Test of calibration by the PCE, for one pre-rank or several.
 
@@ -77,8 +80,9 @@ def pce_test(
     the dependence between projections that is observed, and the mean and the maximum of their PCEs, each over its
     expected value. With fewer than ten cases each projection is tested exactly, with Bonferroni's factor.
     p = (1 + #{null >= observed}) / (B + 1).
-    `blocks` (N,) are labels of dependent cases, which share a sign. p-values are adjusted by Holm's method; for
-    `n_tests` of them, more than there are pre-ranks here, small p-values come from as many more replicates as they need.
+    `blocks` (N,) are labels of dependent cases, which share a sign. p-values are adjusted for several pre-ranks in steps,
+    with the same signs. If they are to be adjusted for `n_groups` groups of cases too, small ones come from as many more
+    replicates as that needs.
 
     >>> calibrated = torch.rand(400, 1, generator=torch.Generator().manual_seed(1))
     >>> bool(pce_test(calibrated).p_value > 0.05), bool(pce_test(calibrated**2).p_value < 0.01)
@@ -103,7 +107,7 @@ def pce_test(
     def picked(columns: slice, part: PreRankPIT, count: int) -> Replicates | None:
         return picked_replicates(pit.of(part.prerank), grid, shares, signs.spread[..., columns], count, power, seed)
 
-    return assembled(pit, signs, picked, setting, n_replicates, power, n_tests)
+    return assembled(pit, signs, picked, setting, n_replicates, power, n_groups)
 
 
 def _numbered(blocks: Tensor, pit: ProjectedPIT) -> Tensor:
@@ -120,51 +124,68 @@ def assembled(
     setting: Setting,
     n_replicates: int,
     power: float,
-    n_tests: int | None,
+    n_groups: int,
 ) -> PCETest:
     """The test, from sums by signs and a function that picks points."""
-    rows, start = [], 0
-    enough = enough_replicates(n_tests or len(pit.parts))
-    for part in pit.parts:
-        columns = slice(start, start + len(part.names))
-        start = columns.stop
-        weighted = setting.weighted or pit.pick is not None
-        row = row_of(part, columns, signs, picked, setting, weighted, n_replicates, power)
-        small = row.p_value <= 10 / (n_replicates + 1)
-        if enough > n_replicates and row.null != "exact" and small.any():
-            row = row.refined(row_of(part, columns, signs, picked, setting, weighted, enough, power), small)
-        rows.append(row)
-    p_value = _stacked([row.p_value for row in rows])
-    per_model = {
-        "statistic": _stacked([row.errors.mean(-1) for row in rows]),
-        "expected_pce": _stacked([row.expected.mean(-1) for row in rows]),
-        "p_value": p_value,
-        "adjusted_p_value": holm(p_value),
-        "p_value_error": _stacked([row.error_of_p for row in rows]),
-        "maximum_p_value": _stacked([row.maximum_p_value for row in rows]),
-        "band_width": _stacked([row.band_width for row in rows]),
-        "spread": signs.spread,
-        "projection_pce": torch.cat([row.errors for row in rows], -1),
-        "expected": torch.cat([row.expected for row in rows], -1),
-        "projection_p_value": torch.cat([row.projection_p_value for row in rows], -1),
-        "attainable": (_stacked([row.attainable for row in rows]).amin(-1) * len(rows)).clamp_max(1.0),
-    }
+    ends = list(accumulate(len(part.names) for part in pit.parts))
+    weighted = setting.weighted or pit.pick is not None
+
+    def rows(count: int) -> list[RowTest]:
+        return [
+            row_of(part, slice(end - len(part.names), end), signs, picked, setting, weighted, count, power)
+            for part, end in zip(pit.parts, ends, strict=True)
+        ]
+
+    first = rows(n_replicates)
+    found = _together(first, setting)
+    small = found["adjusted_p_value"].amin(-1) <= 10 / (n_replicates + 1)
+    if enough_replicates(n_groups) > n_replicates and small.any():
+        finer = _together(rows(enough_replicates(n_groups)), setting)
+        found = {
+            name: torch.where(small.reshape(-1, *(1,) * (own.ndim - 1)), finer[name], own)
+            for name, own in found.items()
+        }
+    replicates = torch.stack([row.replicates for row in first], -1)
     return PCETest(
         groups=tuple(part.prerank for part in pit.parts),
-        nulls=tuple(row.null for row in rows),
-        replicates=_stacked([row.replicates for row in rows]).reshape(n_replicates, *pit.lead, len(rows)),
+        nulls=tuple(row.null for row in first),
+        replicates=replicates.reshape(n_replicates, *pit.lead, len(first)),
+        spread=signs.spread.reshape(*pit.lead, *signs.spread.shape[1:]),
         projection_power=projection_power(pit, setting.n_effective, signs.excess_variance(setting)),
-        **{name: value.reshape((*pit.lead, *value.shape[1:])) for name, value in per_model.items()},
+        **{name: value.reshape((*pit.lead, *value.shape[1:])) for name, value in found.items()},
     )
 
 
-def enough_replicates(n_tests: int) -> int:
-    """How many replicates can give an adjusted p-value at the level among so many tests, with one to spare."""
-    return math.ceil(2 * n_tests / LEVEL) - 1
+def _together(rows: list[RowTest], setting: Setting) -> dict[str, Tensor]:
+    """The tests of all pre-ranks side by side, with p-values adjusted for their number: (S, G), (S, K) and (S,)."""
+
+    def stacked(values: Iterable[Tensor]) -> Tensor:
+        return torch.stack(list(values), -1)
+
+    p_value, strengths = stacked(row.p_value for row in rows), stacked(row.strength for row in rows)
+    attainable = stacked(row.attainable for row in rows).amin(-1)
+    if setting.n_blocks is None and setting.n_effective < FEWEST_SIGNS:  # too few patterns of signs
+        adjusted, attainable = holm(p_value), (len(rows) * attainable).clamp_max(1.0)
+    else:
+        adjusted, attainable = step_down(strengths, p_value), attainable.clamp_min(1.0 / len(strengths))
+    return {
+        "statistic": stacked(row.errors.mean(-1) for row in rows),
+        "expected_pce": stacked(row.expected.mean(-1) for row in rows),
+        "p_value": p_value,
+        "adjusted_p_value": adjusted,
+        "p_value_error": stacked(row.error_of_p for row in rows),
+        "maximum_p_value": stacked(row.maximum_p_value for row in rows),
+        "band_width": stacked(row.band_width for row in rows),
+        "projection_pce": torch.cat([row.errors for row in rows], -1),
+        "expected": torch.cat([row.expected for row in rows], -1),
+        "projection_p_value": torch.cat([row.projection_p_value for row in rows], -1),
+        "attainable": attainable,
+    }
 
 
-def _stacked(values: list[Tensor]) -> Tensor:
-    return torch.stack(values, -1)
+def enough_replicates(n_groups: int) -> int:
+    """How many replicates can give a p-value at the level after adjustment for so many groups, with one to spare."""
+    return math.ceil(2 * n_groups / LEVEL) - 1
 
 
 @accepts_arrays("pit")
