@@ -1,11 +1,12 @@
 """Does a row of `check` test what its name says: that every projection of its pre-rank is calibrated?
 
-    PYTHONPATH=src python benchmarks/rows.py size family --device cuda --out results/rows
+    PYTHONPATH=src python benchmarks/rows.py size family adjustment --device cuda --out results/rows
     PYTHONPATH=src python benchmarks/rows.py power --device cuda --out results/rows [--old TREE]
 
 *Size*: worlds in which every projection of the row is exactly calibrated while the dependence between them is wrong in one
 direction or another; rows with one projection beside them. *Family-wise*: worlds in which some rows are right and others
-wrong; how often is a right row rejected after adjustment? *Power*: rows with something wrong in one projection, in a third
+wrong; how often is a right row rejected after adjustment? *Adjustment*: how many data sets with an error are rejected
+after the adjustment in steps, and after Holm's. *Power*: rows with something wrong in one projection, in a third
 of them and in all, by the test of this tree and, with `--old`, by that of another tree on the same data.
 Every argument is at its default and no seed of a test is varied. A finished cell is kept under `parts/`, so that the script
 resumes; `--shard 1/4` does every fourth cell, so that processes can share the work. With `table` the tables are written
@@ -29,7 +30,7 @@ from scipy import stats
 from torch import Tensor
 
 from prerank import PCA, Custom, Ensemble, GaussianMixture, Location, Marginal, paper_preranks, pce_test, projected_pit
-from prerank.calibration import ProjectedPIT
+from prerank.calibration import ProjectedPIT, holm
 from prerank.randomness import torch_generator
 
 LEVEL = 0.05
@@ -41,7 +42,15 @@ DEPENDENCES = {  # of truth and forecast: equal correlations, or a name
     "AR .9 / independent": ("AR", 0.0),
     "independent / AR .9": (0.0, "AR"),
     "t copula / normal": ("t", 0.5),
+    ".5 / .4": (0.5, 0.4),
+    ".5 / .3": (0.5, 0.3),
+    "right": (0.5, 0.5),
+    "right, 0": (0.0, 0.0),
+    "right, .5": (0.5, 0.5),
+    "right, .8": (0.8, 0.8),
+    "right, .9": (0.9, 0.9),
 }
+WRONG_DEPENDENCES = tuple(DEPENDENCES)[:6]
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ def size_cells() -> Iterator[Cell]:
     sizes, members, targets = (5, 30, 100, 300, 1000), (1, 2, 5, 20, 50, 0), (4, 10, 25)
     for n_cases in sizes:
         for n_targets in targets:
-            for dependence in DEPENDENCES:
+            for dependence in WRONG_DEPENDENCES:
                 for n_members in members:
                     yield Cell("size", "marginal", dependence, n_cases, n_members, n_targets)
             for dependence in ("dependent components", "components with tail dependence"):
@@ -132,7 +141,14 @@ def power_cells() -> Iterator[Cell]:
                 yield Cell("power", "PCA of a law", "right, .5", n_cases, 0, n_targets, wrong=wrong)
 
 
-CELLS = {"size": size_cells, "family": family_cells, "power": power_cells}
+def adjustment_cells() -> Iterator[Cell]:
+    for n_cases in (60, 200):
+        for dependence in ("right, .5", ".5 / .4", ".5 / .3"):
+            for wrong in ("none", "bias in all", "spread in all") if dependence.startswith("right") else ("none",):
+                yield Cell("adjustment", "all seven", dependence, n_cases, 20, 4, wrong=wrong)
+
+
+CELLS = {"size": size_cells, "family": family_cells, "adjustment": adjustment_cells, "power": power_cells}
 
 
 # -- data
@@ -154,13 +170,6 @@ def normals(kind: str | float, shape: tuple[int, ...], generator: torch.Generato
         return torch.special.ndtri((0.5 + 0.5 * t / (2 + t.square()).sqrt()).clamp(1e-15, 1 - 1e-15))
     assert isinstance(kind, float)
     return kind**0.5 * torch.randn(*shape[:-1], 1, **options) + (1 - kind) ** 0.5 * z
-
-
-def dependences(cell: Cell) -> tuple[str | float, str | float]:
-    if cell.dependence.startswith("right"):
-        correlation = float(f"0{cell.dependence.partition(', ')[2] or '.5'}".replace("00", "0"))
-        return correlation, correlation
-    return DEPENDENCES[cell.dependence]
 
 
 def errors(cell: Cell) -> tuple[Tensor, Tensor]:
@@ -204,7 +213,7 @@ def pits(cell: Cell, n_sets: int, start: int, device: torch.device) -> tuple[Pro
     n_cases, n_members, n_targets = cell.n_cases, cell.n_members, cell.n_targets
     if cell.dependence in ("dependent components", "components with tail dependence"):
         return _components(cell, n_sets, generator), None
-    of_truth, of_forecast = dependences(cell)
+    of_truth, of_forecast = DEPENDENCES[cell.dependence]
     shape = (n_sets * n_cases, n_targets)
     y = normals(of_truth, shape, generator)
     labels = None
@@ -266,7 +275,7 @@ def _components(cell: Cell, n_sets: int, generator: torch.Generator) -> Projecte
 def _rows(cell: Cell) -> list:
     if cell.row == "ten rows of one target":
         return [Custom(lambda y, d=d: y[..., d], name=f"target {d + 1}") for d in range(cell.n_targets)]
-    if cell.row == "marginal right, dependence wrong":
+    if cell.row in ("marginal right, dependence wrong", "all seven"):
         return list(paper_preranks(cell.n_targets))
     return {"marginal": [Marginal()], "location": [Location()], "PCA of a law": [PCA()]}[cell.row]
 
@@ -288,7 +297,7 @@ def rate(cell: Cell, repetitions: int, device: torch.device) -> dict[str, float]
     per_set = cell.n_cases * (cell.n_members + 1) * cell.n_targets
     size = max(1, min(repetitions, 50 if cell.weights != "none" else repetitions, int(AT_ONCE[device.type] / per_set)))
     size = max(1, min(size, int(AT_ONCE[device.type] * 2 / (min(cell.n_cases, 1024) * cell.n_targets * 100))))
-    rejected, attainable = [], []
+    rejected, attainable, by_holm = [], [], []
     for start in range(0, repetitions, size):
         pit, labels = pits(cell, min(size, repetitions - start), start, device)
         test = pce_test(pit, blocks=labels, case_weights=case_weights(cell, start, device))
@@ -300,13 +309,17 @@ def rate(cell: Cell, repetitions: int, device: torch.device) -> dict[str, float]
                 place = test.groups.index("marginal" if cell.row.startswith("marginal") else "PCA")
                 right = slice(place, place + 1)
             values = adjusted[:, right].amin(-1)
+        elif cell.part == "adjustment":
+            values = test.adjusted_p_value.amin(-1)
+            by_holm.append((holm(test.p_value).amin(-1) <= LEVEL * (1 + 1e-9)).cpu())
         else:
             values = test.p_value[:, 0]
         rejected.append((values <= LEVEL * (1 + 1e-9)).cpu())
         if hasattr(test, "nulls"):
             attainable.append(test.attainable.cpu() / len(test.groups))
     smallest = float(torch.cat(attainable).median()) if attainable else math.nan
-    return {"rejected": float(torch.cat(rejected).double().mean()), "attainable": smallest}
+    found = {"rejected": float(torch.cat(rejected).double().mean()), "attainable": smallest}
+    return found | ({"by Holm": float(torch.cat(by_holm).double().mean())} if by_holm else {})
 
 
 def kept(cell: Cell, repetitions: int, device: torch.device, folder: Path) -> dict[str, float]:
@@ -343,21 +356,24 @@ def summary(table: pd.DataFrame, repetitions: int) -> str:
     above = table[table["rejected"] > bound + 1e-9]
     full = table[table["attainable"] < 0.02]
     names = "; ".join(
-        f"{row.row}, {row.dependence}, N = {row.n_cases}, {row.n_members or 'law'}, D = {row.n_targets}, weights {row.weights}, "
-        f"blocks {row.blocks}: {100 * row.rejected:.1f} %"
+        f"{row.row}, {row.dependence}, N = {row.n_cases}, {row.n_members or 'law'}, D = {row.n_targets}, "
+        f"weights {row.weights}, blocks {row.blocks}: {100 * row.rejected:.1f} %"
         for row in above.itertuples()
     )
     return (
         f"{len(table)} cells of {repetitions} repetitions, from {100 * table['rejected'].min():.1f} % to "
-        f"{100 * table['rejected'].max():.1f} %; the binomial bound at 0.05 over the number of cells is {100 * bound:.1f} %, "
-        f"{len(above)} above{': ' + names if len(above) else ''}. Mean over the {len(full)} cells in which 5 % can be reached: "
-        f"{100 * full['rejected'].mean():.2f} %."
+        f"{100 * table['rejected'].max():.1f} %; the binomial bound at 0.05 over the number of cells is "
+        f"{100 * bound:.1f} %, {len(above)} above{': ' + names if len(above) else ''}. Mean over the {len(full)} cells in "
+        f"which 5 % can be reached: {100 * full['rejected'].mean():.2f} %."
     )
 
 
 def _pivot(table: pd.DataFrame, index: list[str], columns: str, value: str = "rejected") -> str:
     wide = table.pivot_table(index=index, columns=columns, values=value, sort=False, aggfunc="mean") * 100
-    lines = [f"| {' | '.join([*index, *map(str, wide.columns)])} |", "| --- " * len(index) + "|" + " ---: |" * wide.shape[1]]
+    lines = [
+        f"| {' | '.join([*index, *map(str, wide.columns)])} |",
+        "| --- " * len(index) + "|" + " ---: |" * wide.shape[1],
+    ]
     for name, row in wide.iterrows():
         labels = name if isinstance(name, tuple) else (name,)
         cells = ["" if math.isnan(x) else f"{x:.1f}" for x in row]
@@ -367,7 +383,7 @@ def _pivot(table: pd.DataFrame, index: list[str], columns: str, value: str = "re
 
 def write_tables(out: Path) -> None:
     new = frame(out / "parts")
-    size, family, power = (new[new["part"] == part] for part in ("size", "family", "power"))
+    size, family, power, adjustment = (new[new["part"] == part] for part in ("size", "family", "power", "adjustment"))
     size = size.replace({"n_members": {0: "law"}})
     order = [str(m) for m in (1, 2, 5, 20, 50, "law")]
     size = size.assign(n_members=pd.Categorical(size["n_members"].astype(str), order, ordered=True)).sort_values(
@@ -382,9 +398,17 @@ def write_tables(out: Path) -> None:
         "Dependent cases, in blocks": (size[size["blocks"] != "none"], ["row", "blocks", "dependence", "n_targets"]),
     }
     lines = ["# Rows of `check`: size, family-wise error and power", ""]
-    lines += ["Made by `benchmarks/rows.py`. Share of repetitions rejected at 5 %, in percent, defaults throughout.", ""]
+    lines += [
+        "Made by `benchmarks/rows.py`. Share of repetitions rejected at 5 %, in percent, defaults throughout.",
+        "",
+    ]
     if len(size):
-        lines += ["## Size where every projection is calibrated", "", summary(size, int(size["repetitions"].iloc[0])), ""]
+        lines += [
+            "## Size where every projection is calibrated",
+            "",
+            summary(size, int(size["repetitions"].iloc[0])),
+            "",
+        ]
         for title, (part, index) in kinds.items():
             lines += [f"### {title}", "", _pivot(part.astype({"n_members": str}), index, "n_members"), ""]
         size.to_csv(out / "size.csv", index=False)
@@ -393,12 +417,18 @@ def write_tables(out: Path) -> None:
         limit = stats.binom.ppf(1 - LEVEL / len(family), int(family["repetitions"].iloc[0]), LEVEL)
         worst = 100 * family["rejected"].max()
         lines += [
-            f"{len(family)} worlds, at most {worst:.1f} %; the bound is {100 * limit / family['repetitions'].iloc[0]:.1f} %.",
+            f"{len(family)} worlds, at most {worst:.1f} %; the bound is "
+            f"{100 * limit / family['repetitions'].iloc[0]:.1f} %.",
             "",
             _pivot(family, ["row", "dependence", "wrong", "n_cases"], "n_members"),
             "",
         ]
         family.to_csv(out / "family.csv", index=False)
+    if len(adjustment):
+        lines += ["## Adjusted in steps with the same signs, or by Holm's method: data sets with any row rejected", ""]
+        for value, title in (("rejected", "In steps"), ("by Holm", "By Holm's method")):
+            lines += [f"### {title}", "", _pivot(adjustment, ["dependence", "wrong"], "n_cases", value), ""]
+        adjustment.to_csv(out / "adjustment.csv", index=False)
     if len(power):
         old = frame(out / "parts-old")
         keys = list(asdict(Cell("", "", "", 0, 0, 0)))
@@ -415,7 +445,9 @@ def write_tables(out: Path) -> None:
                 "",
             ]
             for value, title in (("rejected", "By signs"), ("rejected before", "By exchange, mean alone")):
-                own = _pivot(power, ["row", "targets", "wrong", "dependence", "n_cases", "n_targets"], "n_members", value)
+                own = _pivot(
+                    power, ["row", "targets", "wrong", "dependence", "n_cases", "n_targets"], "n_members", value
+                )
                 lines += [f"### {title}", "", own, ""]
         power.to_csv(out / "power.csv", index=False)
     (out / "rows.md").write_text("\n".join(lines) + "\n")
@@ -427,7 +459,9 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--repetitions", type=int, default=1000)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--old", type=Path, default=None, help="another tree, whose test is asked on the same data (power)")
+    parser.add_argument(
+        "--old", type=Path, default=None, help="another tree, whose test is asked on the same data (power)"
+    )
     parser.add_argument("--shard", default="0/1", help="which of how many shares of the cells, such as 1/4")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop before a new cell after so many seconds")
     parser.add_argument("--folder", default="parts", help=argparse.SUPPRESS)
