@@ -6,6 +6,7 @@ counted by these numbers, and one small product turns counts into curves. Weight
 contributions are summed as they are.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import torch
@@ -71,19 +72,34 @@ class Coded(NamedTuple):
         return (counts.reshape(n_sets, n_projections, n_codes) @ self.curves).mT
 
     def sums_of_sets(self, numbers: Tensor, n_sets: int, weights: Tensor | None, digits: int) -> Tensor:
+        curves = whole(self.curves, digits)
+        found = curves.new_empty(n_sets, self.codes.shape[1], curves.shape[1])
+        for columns, counts in self._counts(numbers, n_sets, weights):
+            found[:, columns] = counts @ curves
+        return found
+
+    def counts_of_sets(self, numbers: Tensor, n_sets: int, weights: Tensor | None) -> Tensor:
+        """How often each interval occurs among the rows of each set, (n_sets, K, U), weighted by whole numbers."""
+        shape = (n_sets, self.codes.shape[1], len(self.curves))
+        # of fewer than 2^24 rows counts are exact in single precision
+        dtype = torch.float32 if weights is None and len(self.codes) < 1 << 24 else torch.float64
+        found = torch.empty(shape, dtype=dtype, device=self.codes.device)
+        for columns, counts in self._counts(numbers, n_sets, weights):
+            found[:, columns] = counts
+        return found
+
+    def _counts(self, numbers: Tensor, n_sets: int, weights: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
         n_rows, n_projections = self.codes.shape
         n_codes = len(self.curves)
-        curves = _whole(self.curves, digits)
-        found = curves.new_empty(n_sets, n_projections, curves.shape[1])
         size = max(1, at_once(max(n_rows, n_sets * n_codes), self.codes.device))
         for start in range(0, n_projections, size):
-            codes = self.codes[:, start : start + size]
+            columns = slice(start, min(start + size, n_projections))
+            codes = self.codes[:, columns]
             column = torch.arange(codes.shape[1], device=codes.device)
             cells = ((numbers[:, None] * codes.shape[1] + column) * n_codes + codes).flatten()
             own = None if weights is None else weights[:, None].expand(codes.shape).flatten()
             counts = torch.bincount(cells, own, n_sets * codes.shape[1] * n_codes).double()
-            found[:, start : start + size] = counts.reshape(n_sets, -1, n_codes) @ curves
-        return found
+            yield columns, counts.reshape(n_sets, -1, n_codes)
 
     def moments(self, weights: Tensor, exponent: int) -> Tensor:
         n_sets, n_projections, n_codes = len(weights), self.codes.shape[1], len(self.curves)
@@ -125,7 +141,7 @@ class Summed(NamedTuple):
         found = self.levels.new_zeros(n_sets, n_projections, len(self.levels))
         for rows in chunks(n_rows, n_projections * len(self.levels), self.levels.device):
             lower, upper = self._bounds(rows)
-            shares = _whole(steps(lower.flatten(), upper.flatten(), self.levels), digits)
+            shares = whole(steps(lower.flatten(), upper.flatten(), self.levels), digits)
             own = shares.reshape(*lower.shape, -1)
             found.index_add_(0, numbers[rows], own if weights is None else own * weights[rows, None, None])
         return found
@@ -142,7 +158,7 @@ class Summed(NamedTuple):
         return total
 
 
-def _whole(shares: Tensor, digits: int) -> Tensor:
+def whole(shares: Tensor, digits: int) -> Tensor:
     """Shares in units of 2^-digits, as whole numbers in double precision."""
     return (shares * 2.0**digits).round_()
 

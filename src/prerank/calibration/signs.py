@@ -11,12 +11,14 @@ neither the order of the cases, nor chunks, nor the processor changes a replicat
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from prerank.calibration.curvetable import Coded, whole
 from prerank.calibration.exchange import Replicates, known_spread, points_of
 from prerank.calibration.null import null_cells
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
@@ -84,26 +86,56 @@ class Setting:
         return case_keys(self.seed, torch.arange(self.n_units, device=case_ids.device), "sign of several cases")
 
 
+class UnitSums(NamedTuple):
+    """Sums over the cases of each unit for some projections (columns), whole numbers: (S, units, k, U).
+
+    Without `curves` they are contributions to the curve at U = J levels, less their expectation under calibration, in units
+    of 2^-digits. With `curves` (k, U, J) they count intervals of U different kinds, and a curve is what each of them adds.
+    """
+
+    columns: Tensor
+    sums: Tensor
+    curves: Tensor | None = None
+
+    def at_levels(self) -> Tensor:
+        """Contributions at the levels, (S, units, k, J)."""
+        if self.curves is None:
+            return self.sums
+        return torch.einsum("supc,pcj->supj", self.sums.double(), self.curves)
+
+
 def sign_sums(
     pit: ProjectedPIT, places: Tensor, setting: Setting, blocks: Tensor | None, shares: Tensor | None
-) -> Tensor:
-    """What some cases add to the sums over the cases of each unit, (S, units, K, J), in units of 2^-digits.
+) -> list[UnitSums]:
+    """What some cases add to the sums over the cases of each unit.
 
-    Summed are contributions less their expectation under calibration; `shares` (N,) are weights that sum to one over all
-    cases, `blocks` (N,) numbers.
+    `shares` (N,) are weights that sum to one over all cases, `blocks` (N,) numbers, `places` (N,) those of the cases.
     """
-    n_sets, n_units = pit.lead.numel(), setting.n_units
-    centre = _centre(pit, setting.levels)
+    n_sets, n_units, digits = pit.lead.numel(), setting.n_units, setting.digits
+    centre = whole(_centre(pit, setting.levels), digits).mT  # (K, J)
     offset = torch.arange(n_sets, device=centre.device)[:, None] * n_units
     numbers = (offset + setting.units(places, pit.case_ids, blocks)).flatten()
     weights = None if shares is None else (shares.double() * _WHOLE).round().repeat(n_sets)
     size = torch.bincount(numbers, weights, n_sets * n_units).double()
-    level = (centre * 2.0**setting.digits).round().mT
-    found = centre.new_zeros(n_sets, n_units, *level.shape)
+    found = []
     for columns, table in points_of(pit, setting.levels, observed_only=True).tables:
-        sums = table.sums_of_sets(numbers, n_sets * n_units, weights, setting.digits)
-        sums -= size[:, None, None] * level[columns]
-        found[:, :, columns] = sums.unflatten(0, (n_sets, n_units))
+        curves = None
+        if isinstance(table, Coded) and len(table.curves) <= 2 * len(setting.levels):
+            sums = table.counts_of_sets(numbers, n_sets * n_units, weights)
+            curves = whole(table.curves, digits) - centre[columns][:, None]
+        else:
+            sums = table.sums_of_sets(numbers, n_sets * n_units, weights, digits)
+            sums -= size[:, None, None] * centre[columns]
+        found.append(UnitSums(columns, sums.unflatten(0, (n_sets, n_units)), curves))
+    return found
+
+
+def at_levels(sums: list[UnitSums], n_projections: int) -> Tensor:
+    """Sums of all projections in their order, (S, units, K, J): those of chunks of cases may be added."""
+    parts = [part.at_levels() for part in sums]
+    found = parts[0].new_empty(*parts[0].shape[:2], n_projections, parts[0].shape[-1])
+    for part, values in zip(sums, parts, strict=True):
+        found[:, :, part.columns] = values
     return found
 
 
@@ -146,26 +178,27 @@ def spread_from(squares: Tensor, setting: Setting) -> Tensor:
     return (squares - (setting.levels.square() / setting.n_effective)[:, None]).clamp_min(0.0).sqrt()
 
 
-def signs_of(pit: ProjectedPIT, sums: Tensor, setting: Setting, spread: Tensor) -> "SignTest":
+def signs_of(pit: ProjectedPIT, sums: list[UnitSums], setting: Setting, spread: Tensor) -> "SignTest":
     """The sums of all cases, ready for replicates; where `spread` (S, J, K) is not known (NaN) it is that of the sums."""
     total = setting.total * 2.0**setting.digits
     unknown = spread.isnan()
     if unknown.any():
-        spread = torch.where(unknown, (sums / total).square().sum(1).sqrt().mT, spread)
+        seen = (at_levels(sums, len(pit.names)) / total).square().sum(1).sqrt().mT
+        spread = torch.where(unknown, seen, spread)
     return SignTest(
         sums, setting.keys(pit.case_ids), total, setting.levels, _centre(pit, setting.levels), spread, unknown
     )
 
 
 class SignTest(NamedTuple):
-    """Sums (S, units, K, J) of all cases, ready for replicates; `total` is the weight of all, in the unit of the sums.
+    """Sums of all cases, ready for replicates; `total` is the weight of all, in the unit of the sums.
 
     Curves are measured from `levels` (J,), contributions from their expectation `centre` (J, K) under calibration, which
     differs from the levels for unrandomised ranks alone; `spread` (S, J, K) is that of a calibrated curve, and
     `is_guess` says where it comes from the sums themselves.
     """
 
-    sums: Tensor
+    sums: list[UnitSums]
     keys: Tensor
     total: float
     levels: Tensor
@@ -178,34 +211,42 @@ class SignTest(NamedTuple):
         if setting.n_blocks is None:
             return None
         # the mean over the levels of a case's contribution is one less its PIT
-        pits = self.sums.mean(-1) / self.total
+        pits = at_levels(self.sums, self.spread.shape[-1]).mean(-1) / self.total
         return (pits - pits.mean(1, keepdim=True)).square().sum(1) * setting.n_effective
 
     def statistics(self, columns: slice, n_replicates: int, power: float) -> Replicates:
         """Those of the data, in row 0, and of `n_replicates` sets of signs, for some projections: (B + 1, S, k)."""
-        sums, spread = self.sums[:, :, columns], self.spread[..., columns]
-        n_sets, n_units, n_projections, n_levels = sums.shape
+        spread = self.spread[..., columns]
+        n_sets, n_projections = len(spread), spread.shape[-1]
         shape = (n_replicates + 1, n_sets, n_projections)
-        errors, maxima = (torch.empty(shape, dtype=torch.float64, device=sums.device) for _ in range(2))
+        errors, maxima = (torch.empty(shape, dtype=torch.float64, device=spread.device) for _ in range(2))
         offset = (self.centre[:, columns] - self.levels[:, None]).mT  # (k, J)
         inside = ((self.levels > 0) & (self.levels < 1))[:, None] & (spread > 1e-12)
         scale = (inside / torch.where(inside, spread, 1.0)).mT  # (S, k, J)
-        n_rows = max(1, min(n_replicates + 1, at_once(n_units, sums.device)))
-        at_a_time = max(1, at_once(n_rows * n_levels, sums.device))
+        n_rows = min(n_replicates + 1, at_once(len(self.keys), spread.device))
         for start in range(0, n_replicates + 1, n_rows):
             rows = slice(start, min(start + n_rows, n_replicates + 1))
             signs = self._signs(rows)
             for s in range(n_sets):
-                for first in range(0, n_projections, at_a_time):
-                    some = slice(first, min(first + at_a_time, n_projections))
-                    curves = (signs @ sums[s, :, some].flatten(1)).reshape(len(signs), -1, n_levels)
-                    curves /= self.total
+                for place, curves in self._curves(signs, columns, s):
+                    own = place - columns.start
                     if offset.any():
-                        curves += offset[some]
-                    curves.abs_()
-                    maxima[rows, s, some] = (curves * scale[s, some]).amax(-1)
-                    errors[rows, s, some] = (curves if power == 1 else curves.pow_(power)).mean(-1)
+                        curves = curves + offset[own][:, None]
+                    curves = curves.abs_()  # (k, B, J)
+                    maxima[rows, s, own] = (curves * scale[s, own][:, None]).amax(-1).T
+                    errors[rows, s, own] = (curves if power == 1 else curves.pow_(power)).mean(-1).T
         return Replicates(errors, maxima)
+
+    def _curves(self, signs: Tensor, columns: slice, s: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Curves less their expectation for sets of signs (B, units) and some projections of model s: (k, B, J)."""
+        for part in self.sums:
+            inside = ((part.columns >= columns.start) & (part.columns < columns.stop)).nonzero()[:, 0]
+            width = max(part.sums.shape[-1], len(self.levels))
+            for some in inside.split(at_once(len(signs) * width, signs.device)):
+                sums = part.sums[s][:, some]
+                found = (signs.to(sums.dtype) @ sums.flatten(1)).unflatten(1, sums.shape[1:]).movedim(1, 0)
+                curves = found if part.curves is None else found.double() @ part.curves[some]
+                yield part.columns[some], curves / self.total
 
     def _signs(self, rows: slice) -> Tensor:
         """Row 0 has the data as they are; the sign of a unit in any other depends on its key and the row alone."""

@@ -15,7 +15,7 @@ from prerank.calibration.exchange import Replicates, picked_rows, points_of, sta
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT, sampled
 from prerank.calibration.rowtests import FEWEST_SIGNS
-from prerank.calibration.signs import Setting, calibrated_spread, sign_sums, signs_of, spread_from
+from prerank.calibration.signs import Setting, UnitSums, at_levels, calibrated_spread, sign_sums, signs_of, spread_from
 from prerank.calibration.testing import PCETest, assembled, enough_replicates
 from prerank.randomness import case_keys
 
@@ -85,7 +85,7 @@ def tally(
     return Tally(
         ((places, _observations(pit)),),
         ((places[chosen], pit.select(chosen)),) if len(chosen) else (),
-        sign_sums(pit, places, setting, blocks, shares),
+        at_levels(sign_sums(pit, places, setting, blocks, shares), len(pit.names)),
         {} if blocks is not None else {part.prerank: _picked_sums(part, pit, chunking, shares) for part in singles},
         _squares(pit, shares, setting),
     )
@@ -144,7 +144,8 @@ class Accumulated:
         pit = ProjectedPIT(parts, self.case_ids)
         spread = calibrated_spread(pit, setting, None)
         spread = torch.where(spread.isnan(), spread_from(total.squares, setting), spread)
-        signs = signs_of(pit, total.signs, setting, spread)
+        every = torch.arange(len(pit.names))
+        signs = signs_of(pit, [UnitSums(every, total.signs)], setting, spread)
 
         def picked(columns: slice, part: PreRankPIT, count: int) -> Replicates | None:
             sums = total.picked[part.prerank][: count + 1]
