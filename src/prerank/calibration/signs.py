@@ -22,7 +22,7 @@ from prerank.calibration.curvetable import Coded, whole
 from prerank.calibration.exchange import Replicates, known_spread, points_of
 from prerank.calibration.null import null_cells
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
-from prerank.chunks import at_once
+from prerank.chunks import at_once, chunks
 from prerank.randomness import bits_of_steps, case_keys
 
 UNITS = 1024  # cases, or blocks, from which on several share a sign
@@ -226,27 +226,27 @@ class SignTest(NamedTuple):
         n_rows = min(n_replicates + 1, at_once(len(self.keys), spread.device))
         for start in range(0, n_replicates + 1, n_rows):
             rows = slice(start, min(start + n_rows, n_replicates + 1))
-            signs = self._signs(rows)
-            for s in range(n_sets):
-                for place, curves in self._curves(signs, columns, s):
-                    own = place - columns.start
-                    if offset.any():
-                        curves = curves + offset[own][:, None]
-                    curves = curves.abs_()  # (k, B, J)
-                    maxima[rows, s, own] = (curves * scale[s, own][:, None]).amax(-1).T
-                    errors[rows, s, own] = (curves if power == 1 else curves.pow_(power)).mean(-1).T
+            for sets, place, curves in self._curves(self._signs(rows), columns):
+                own = place - columns.start
+                if offset.any():
+                    curves = curves + offset[own][:, None]
+                curves = curves.abs_()  # (s, k, B, J)
+                cells = (rows, sets, own)
+                maxima[cells] = (curves * scale[sets][:, own, None]).amax(-1).movedim(-1, 0)
+                errors[cells] = (curves if power == 1 else curves.pow_(power)).mean(-1).movedim(-1, 0)
         return Replicates(errors, maxima)
 
-    def _curves(self, signs: Tensor, columns: slice, s: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Curves less their expectation for sets of signs (B, units) and some projections of model s: (k, B, J)."""
+    def _curves(self, signs: Tensor, columns: slice) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Curves less their expectation for signs (B, units): which models, which projections, (s, k, B, J)."""
         for part in self.sums:
             inside = ((part.columns >= columns.start) & (part.columns < columns.stop)).nonzero()[:, 0]
             width = max(part.sums.shape[-1], len(self.levels))
             for some in inside.split(at_once(len(signs) * width, signs.device)):
-                sums = part.sums[s][:, some]
-                found = (signs.to(sums.dtype) @ sums.flatten(1)).unflatten(1, sums.shape[1:]).movedim(1, 0)
-                curves = found if part.curves is None else found.double() @ part.curves[some]
-                yield part.columns[some], curves / self.total
+                for sets in chunks(len(part.sums), len(signs) * len(some) * width, signs.device):
+                    sums = part.sums[sets][:, :, some].movedim(1, 0)  # (units, s, k, U)
+                    found = (signs.to(sums.dtype) @ sums.flatten(1)).unflatten(1, sums.shape[1:]).movedim(0, -2)
+                    curves = found if part.curves is None else found.double() @ part.curves[some]
+                    yield sets, part.columns[some], curves / self.total
 
     def _signs(self, rows: slice) -> Tensor:
         """Row 0 has the data as they are; the sign of a unit in any other depends on its key and the row alone."""
