@@ -137,14 +137,18 @@ def assembled(
         ]
 
     first = rows(n_replicates)
-    found = _together(first, setting)
-    small = found["adjusted_p_value"].amin(-1) <= 10 / (n_replicates + 1)
-    if enough_replicates(n_groups) > n_replicates and small.any():
-        finer = _together(rows(enough_replicates(n_groups)), setting)
-        found = {
-            name: torch.where(small.reshape(-1, *(1,) * (own.ndim - 1)), finer[name], own)
-            for name, own in found.items()
-        }
+    found, enough = _together(first, setting), enough_replicates(n_groups)
+    if enough > n_replicates:
+        small = found["adjusted_p_value"].amin(-1) <= 10 / (n_replicates + 1)
+        # what more replicates could have given, had a p-value asked for them; several that tie can do no more
+        alone = found["attainable"] * (n_replicates + 1) < 1.5
+        found["attainable"] = torch.where(alone, 1.0 / (enough + 1), found["attainable"])
+        if small.any():
+            finer = _together(rows(enough), setting)
+            found = {
+                name: torch.where(small.reshape(-1, *(1,) * (own.ndim - 1)), finer[name], own)
+                for name, own in found.items()
+            }
     replicates = torch.stack([row.replicates for row in first], -1)
     return PCETest(
         groups=tuple(part.prerank for part in pit.parts),

@@ -42,6 +42,7 @@ def _of_groups(result: GroupedCheck) -> dict[str, Any]:
 def _outcome(result: Check | GroupedCheck) -> dict[str, Any]:
     return {
         "verdict": result.verdict,
+        "rejected": result.rejected,
         "calibrated": result.calibrated,
         "p_value": result.p_value,
         "attainable_p_value": result.attainable,

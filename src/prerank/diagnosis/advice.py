@@ -43,7 +43,14 @@ def advice(checks: Sequence[Check], calibrated: bool | None, failing: int) -> li
         )
         if len(checks) == 1:
             found += _where_to_start(checks[0])
-    blind = sorted({str(name) for one in checks for name, power in one.table["power"].items() if power < NEARLY_BLIND})
+    blind = sorted(
+        {
+            str(name)
+            for one in checks
+            for name, row in one.table.iterrows()
+            if row["power"] < NEARLY_BLIND and row["adjusted p-value"] > LEVEL
+        }
+    )
     if blind:
         found.append(
             Advice(
