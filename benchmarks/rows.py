@@ -96,40 +96,42 @@ def size_cells() -> Iterator[Cell]:
     def next_dependence(kinds: tuple[str, ...] = WRONG_DEPENDENCES) -> str:
         return kinds[next(turn) % len(kinds)]
 
-    for n_cases in (30, 100, 300, 1000, 5):
-        for n_targets in (4, 10, 25):
-            for n_members in (1, 2, 5, 20, 50, 0) if n_targets < 25 else (2, 20, 0):
-                for _ in range(2 if n_cases > 5 and n_targets < 25 else 1):
-                    yield Cell("size", "marginal", next_dependence(), n_cases, n_members, n_targets)
-            next(turn)  # so that a number of members does not always meet the same dependences
-            for dependence in ("components with tail dependence", "dependent components")[: 2 if n_targets < 25 else 1]:
-                yield Cell("size", "PCA of a law", dependence, n_cases, 0, n_targets)
-    for n_cases in (30, 100, 300, 1000):
-        for n_members in (5, 20):
-            for targets_are in ("counts", "rounded", "half counts"):
-                dependence = next_dependence(
-                    ("independent / .95", ".95 / independent", ".8 / .3", "AR .9 / independent")
-                )
-                yield Cell("size", "marginal", dependence, n_cases, n_members, 10, targets_are)
-        for n_members in (2, 5, 20, 50):
-            yield Cell("size", "location", "right", n_cases, n_members, 4, "counts")
+    for n_cases in (5, 30, 100, 300, 1000):
+        for n_members in (1, 2, 5, 20, 50, 0):
+            yield Cell("size", "marginal", next_dependence(), n_cases, n_members, 4)
+        next(turn)  # so that a number of members does not always meet the same dependence
+        for dependence in ("components with tail dependence", "dependent components"):
+            yield Cell("size", "PCA of a law", dependence, n_cases, 0, 4)
     for weights in ("even", "very uneven"):
         for n_cases in (30, 100, 300, 1000):
-            for n_members, n_targets in ((1, 10), (5, 4), (20, 10), (0, 10)):
-                yield Cell("size", "marginal", next_dependence(), n_cases, n_members, n_targets, weights=weights)
+            for n_members in (1, 5, 20, 0):
+                yield Cell("size", "marginal", next_dependence(), n_cases, n_members, 4, weights=weights)
                 yield Cell("size", "location", "right", n_cases, n_members, 4, weights=weights)
     for n_blocks in (20, 50):
-        for linked in ("linked", "not linked"):
-            blocks = f"{n_blocks} of 10, members {linked}"
-            for n_members in (5, 20):
-                for n_targets in (4, 10) if n_members > 5 else (4, 10, 25):
+        for members in ("members linked", "members not linked", "a law"):
+            blocks = f"{n_blocks} of 10, {members}"
+            for n_members in (5, 20) if members != "a law" else (0,):
+                for n_targets in (4, 10):
                     dependence = next_dependence(("independent / .95", ".95 / independent", ".8 / .3"))
                     yield Cell("size", "marginal", dependence, 10 * n_blocks, n_members, n_targets, blocks=blocks)
                 yield Cell("size", "location", "right", 10 * n_blocks, n_members, 4, blocks=blocks)
-        for n_targets in (4, 10):
-            blocks = f"{n_blocks} of 10, a law"
-            yield Cell("size", "marginal", ".95 / independent", 10 * n_blocks, 0, n_targets, blocks=blocks)
-        yield Cell("size", "location", "right", 10 * n_blocks, 0, 4, blocks=f"{n_blocks} of 10, a law")
+    for n_cases in (30, 100, 300, 1000):
+        for targets_are in ("counts", "rounded", "half counts"):
+            dependence = next_dependence(("independent / .95", ".95 / independent", ".8 / .3", "AR .9 / independent"))
+            yield Cell("size", "marginal", dependence, n_cases, next_members((5, 20), turn), 4, targets_are)
+        for n_members in (2, 5, 20, 50):
+            yield Cell("size", "location", "right", n_cases, n_members, 4, "counts")
+    for n_cases in (30, 100, 300, 1000):
+        for n_members in (2, 20, 0):
+            yield Cell("size", "marginal", next_dependence(), n_cases, n_members, 10)
+        yield Cell("size", "PCA of a law", "components with tail dependence", n_cases, 0, 10)
+    for n_cases, n_members in ((30, 20), (100, 5), (300, 0), (1000, 2), (30, 0)):
+        yield Cell("size", "marginal", next_dependence(), n_cases, n_members, 25)
+    yield Cell("size", "PCA of a law", "components with tail dependence", 100, 0, 25)
+
+
+def next_members(kinds: tuple[int, ...], turn: Iterator[int]) -> int:
+    return kinds[next(turn) % len(kinds)]
 
 
 def family_cells() -> Iterator[Cell]:
@@ -494,7 +496,7 @@ def main() -> None:
     torch.set_num_threads(1)
     older = None
     if options.old is not None and "power" in options.parts:
-        own = [arg for arg in sys.argv[1:] if arg not in ("size", "family", "table", "--old", str(options.old))]
+        own = [arg for arg in sys.argv[1:] if arg not in ({*CELLS, "table"} - {"power"} | {"--old", str(options.old)})]
         path = {**os.environ, "PYTHONPATH": str(options.old / "src")}
         older = subprocess.Popen([sys.executable, __file__, *own, "--folder", "parts-old"], env=path)
     done = 0
