@@ -8,7 +8,7 @@ the chunks, so not a bit does.
 
 from prerank.parallel.granted import granted_threads
 from prerank.parallel.linearalgebra import single_threaded_blas
-from prerank.parallel.operations import single_threaded
+from prerank.parallel.operations import single_threaded, threads_inside
 from prerank.parallel.spreading import in_threads
 
-__all__ = ["granted_threads", "in_threads", "single_threaded", "single_threaded_blas"]
+__all__ = ["granted_threads", "in_threads", "single_threaded", "single_threaded_blas", "threads_inside"]

@@ -1,10 +1,10 @@
-"""One thread inside every operation that a thread calls, and what a thread knows of itself."""
+"""How many threads are inside every operation that a thread calls, and what a thread knows of itself."""
 
 import ctypes
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import _GeneratorContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -23,8 +23,7 @@ class Here(threading.local):
 here = Here()
 
 
-@contextmanager
-def single_threaded() -> Iterator[None]:
+def single_threaded() -> _GeneratorContextManager[None]:
     """One thread for every operation of torch that this thread calls, and the caller's setting again afterwards.
 
     A context manager and a decorator; inside of another it does nothing. Other threads keep their setting, and so do those
@@ -34,6 +33,12 @@ def single_threaded() -> Iterator[None]:
     ...     torch.get_num_threads()
     1
     """
+    return threads_inside(1)
+
+
+@contextmanager
+def threads_inside(n_threads: int) -> Iterator[None]:
+    """The same with another number of threads, for a few large operations."""
     if here.given is not None:
         yield
         return
@@ -41,7 +46,7 @@ def single_threaded() -> Iterator[None]:
     products = 0
     try:
         here.given = before
-        products = _set(1, 1)
+        products = _set(n_threads, n_threads)
         yield
     finally:
         _set(before, products)
