@@ -269,7 +269,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         laws = in_threads(lambda rows: self._forecast(X[rows]), _some_rows(len(X), _ROWS), spread=_is_cpu(self.device))
         if len(laws) == 1:
             return laws[0]
-        return GaussianMixture(*(torch.cat([getattr(law, part) for law in laws]) for part in _PARTS))
+        logits, loc, tril = (torch.cat([getattr(law, part) for law in laws]) for part in _PARTS)
+        return GaussianMixture(logits, loc, tril)
 
     @by_the_calibrated
     @single_threaded()

@@ -5,6 +5,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -14,6 +15,8 @@ from prerank.parallel.operations import here, single_threaded
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+NAME = "prerank"  # of helpers, for those who look at a process from outside
 
 
 def in_threads(
@@ -56,88 +59,84 @@ class _Failure(NamedTuple):
 
 
 class _Crew:
-    """The calling thread and its helpers at one list of items."""
+    """The calling thread and its helpers at one list of items.
+
+    They speak through queues, which Ctrl-C cannot leave locked, as it could a condition.
+    """
 
     def __init__(self, function: Callable[[Any], Any], items: Sequence[Any], granted: int) -> None:
         self.function, self.items, self.granted = function, items, granted
-        self.changed = threading.Condition()
-        self.started, self.taken, self.over = 0, 0, False
-        self.results: dict[int, Any] = {}
+        self.fed, self.over = 0, False
+        self.to_do: SimpleQueue[int | None] = SimpleQueue()  # places of items; None sends a helper home
+        self.done: SimpleQueue[tuple[int, Any]] = SimpleQueue()
         self.helpers: list[threading.Thread] = []
         self.grad, self.inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
     def work(self, take: Callable[[Any, Any], object]) -> None:
         """Compute all items, and hand each result to `take`, in order."""
+        waiting: dict[int, Any] = {}
         try:
             here.shares = True
             _crews.enter(self)
             for place, item in enumerate(self.items):
-                self._hire()
-                take(item, self._result(place))
+                self._feed(place + 2 * self.granted)
+                self._hire(len(self.items) - place)
+                while place not in waiting:
+                    waiting.update([self._one_more()])
+                result = waiting.pop(place)
+                if isinstance(result, _Failure):
+                    raise result.exception
+                take(item, result)
         finally:
             here.shares = False
-            with self.changed:
-                self.over = True
-                self.changed.notify_all()
-            for helper in self.helpers:  # nobody waits for what they are at, but it shall not go on unseen
-                helper.join()
+            self.over = True
+            for _ in self.helpers:
+                self.to_do.put(None)
+            for helper in self.helpers:  # nobody waits for what they are at, but it shall not go on unseen either
+                if helper.is_alive():
+                    helper.join()
             _crews.leave(self)
 
-    def _result(self, place: int) -> Any:
-        """The result of an item. Until it is there, this thread computes what nobody has begun."""
-        while True:
-            with self.changed:
-                self.changed.wait_for(lambda: place in self.results or self._may_start())
-                if place in self.results:
-                    found = self.results.pop(place)
-                    self.taken += 1
-                    self.changed.notify_all()
-                    break
-                own = self._start()
-            self._compute(own, Exception)  # Ctrl-C is for the caller, and at once
-        if isinstance(found, _Failure):
-            raise found.exception
-        return found
+    def _feed(self, until: int) -> None:
+        """Let so many items be begun."""
+        for place in range(self.fed, min(until, len(self.items))):
+            self.to_do.put(place)
+            self.fed = place + 1
 
-    def _hire(self) -> None:
+    def _hire(self, n_left: int) -> None:
         """Start helpers if there is work for them and other calls leave processors for them."""
-        while sum(helper.is_alive() for helper in self.helpers) < min(self.granted, self._left()) - 1:
-            context = copy_context()
-            if not _crews.add_helper(self, threading.Thread(target=context.run, args=(self._help,), daemon=True)):
+        while sum(helper.is_alive() for helper in self.helpers) < min(self.granted, n_left) - 1:
+            helper = threading.Thread(target=copy_context().run, args=(self._help,), name=NAME, daemon=True)
+            if not _crews.add_helper(self, helper):
                 return
 
+    def _one_more(self) -> tuple[int, Any]:
+        """The next result of anyone; if there is none, that of an item that nobody has begun."""
+        if self.done.empty():
+            try:
+                place = self.to_do.get_nowait()
+            except Empty:
+                return self.done.get()
+            assert place is not None  # helpers are sent home when all is taken
+            return place, self._computed(place, Exception)  # Ctrl-C is not for later
+        return self.done.get()
+
     def _help(self) -> None:
-        """What a helper does."""
+        """What a helper does, until all is done or another call needs the processor."""
         with torch.inference_mode(self.inference), torch.set_grad_enabled(self.grad), single_threaded():
             here.shares = True
-            while (place := self._next()) is not None:
-                self._compute(place, BaseException)
+            while not _crews.too_many(self.granted):
+                place = self.to_do.get()
+                if place is None or self.over:
+                    return
+                self.done.put((place, self._computed(place, BaseException)))
 
-    def _next(self) -> int | None:
-        """An item for a helper; None if all are begun, or another call needs the processor."""
-        with self.changed:
-            self.changed.wait_for(lambda: self.over or not self._left() or self._may_start())
-            return None if self.over or not self._left() or _crews.too_many(self.granted) else self._start()
-
-    def _left(self) -> int:
-        return len(self.items) - self.started
-
-    def _may_start(self) -> bool:
-        return self._left() > 0 and self.started < self.taken + 2 * self.granted
-
-    def _start(self) -> int:
-        self.started += 1
-        return self.started - 1
-
-    def _compute(self, place: int, kept: type[BaseException]) -> None:
-        """Compute an item; an exception of a kind that is kept is raised when its turn has come."""
+    def _computed(self, place: int, kept: type[BaseException]) -> Any:
+        """The result of an item, or an exception of a kind that is kept until its turn has come."""
         try:
-            result = self.function(self.items[place])
+            return self.function(self.items[place])
         except kept as exception:
-            result = _Failure(exception)
-        with self.changed:
-            self.results[place] = result
-            self.changed.notify_all()
+            return _Failure(exception)
 
 
 class _Crews:
@@ -160,8 +159,8 @@ class _Crews:
         with self.lock:
             if self._size() >= crew.granted:
                 return False
-            helper.start()
             crew.helpers.append(helper)
+            helper.start()
             return True
 
     def too_many(self, granted: int) -> bool:
