@@ -21,7 +21,7 @@ from prerank.recalibration.densities import (
     one_model,
 )
 from prerank.recalibration.oldpits import OldPITs, reference_draws
-from prerank.recalibration.parts import in_parts, select, some_cases
+from prerank.recalibration.parts import over_drawn, select, some_cases
 
 CPU = torch.device("cpu")
 
@@ -132,12 +132,12 @@ def test_the_scale_of_a_case_is_made_of_its_own_draws_however_it_is_cut(mixed, m
 def test_mixtures_are_cut_into_cases_and_other_laws_are_not(mixed, monkeypatch):
     monkeypatch.setattr("prerank.chunks.ELEMENTS", 16)
     law = mixed(5)
-    parts = list(in_parts(law, 2))
+    parts = over_drawn(lambda *part: part, law, 2)
     assert [cases for cases, _, _ in parts] == [slice(0, 2), slice(2, 4), slice(4, 5)]
     assert [ids.tolist() for _, _, ids in parts] == [[0, 1], [2, 3], [4]]
     assert torch.equal(parts[1][1].loc, law.loc[2:4])
     other = positive(5)
-    ((cases, same, ids),) = in_parts(other, 2)
+    ((cases, same, ids),) = over_drawn(lambda *part: part, other, 2)
     assert (cases, ids.tolist()) == (slice(None), [0, 1, 2, 3, 4])
     assert same is other
     assert some_cases(law, 8, CPU) == [slice(0, 2), slice(2, 4), slice(4, 5)]

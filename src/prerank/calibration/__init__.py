@@ -2,7 +2,7 @@
 
 from prerank.calibration.adjustment import holm
 from prerank.calibration.blindness import NEARLY_BLIND
-from prerank.calibration.custom import Custom
+from prerank.calibration.custom import Custom, call_only_ours
 from prerank.calibration.directions import principal_directions
 from prerank.calibration.errors import (
     ReliabilityCurve,
@@ -81,6 +81,7 @@ __all__ = [
     "Tally",
     "View",
     "bandwidths",
+    "call_only_ours",
     "cases_at_once",
     "centred_levels",
     "checked_case_ids",

@@ -1,6 +1,6 @@
 """A pre-rank from any function of a point."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,3 +84,14 @@ class Custom:
                 f"it must map (..., D) to (...) or (..., K)"
             )
         return values
+
+
+def call_only_ours(preranks: Sequence[object]) -> bool:
+    """Whether pre-ranks call no code but this library's: that of others may not bear to be called by several threads.
+
+    >>> call_only_ours([Custom(lambda y: y.amax(-1))])
+    False
+    """
+    return all(
+        type(item).__module__.partition(".")[0] == "prerank" and not isinstance(item, Custom) for item in preranks
+    )

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.calibration.custom import call_only_ours
 from prerank.calibration.inputs import refuse_bad_input, require_how, require_whole
 from prerank.calibration.pooling import CanonicalPoints, canonical_points, reference_subset
 from prerank.calibration.preranks import PreRank, listed_preranks
-from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
+from prerank.calibration.projectedpit import PITsEndToEnd, PreRankPIT, ProjectedPIT
 from prerank.calibration.ranking import (
     closed_form_pit,
     empirical_rank_pit,
@@ -37,6 +38,7 @@ from prerank.forecast import (
     in_one_precision,
     precision_of,
 )
+from prerank.parallel import in_threads, single_threaded
 from prerank.randomness import case_keys
 
 HIDES_ERROR = 0.02  # mean share of the observation among all points
@@ -63,6 +65,7 @@ class EmpiricalRank:
 How = ClosedForm | RandomisedRank | EmpiricalRank | SmoothRank
 
 
+@single_threaded()
 def projected_pit(
     y: Tensor,
     forecast: Forecast,
@@ -123,14 +126,15 @@ def projected_pit(
     slices = _slices(forecast, y, how, n_draws)
     if len(slices) == 1:
         return _with_warning(some(None), observation_weights)
+    joined = PITsEndToEnd(ids)
 
-    def one_by_one():  # type: ignore[no-untyped-def]
-        for cases in slices:
-            yield cases, some(cases)
-            if on_progress is not None:
-                on_progress(cases.stop, y.shape[-2])
+    def take(cases: slice, pit: ProjectedPIT) -> None:
+        joined.add(cases, pit)
+        if on_progress is not None:
+            on_progress(cases.stop, y.shape[-2])
 
-    return _with_warning(ProjectedPIT.end_to_end(one_by_one(), ids), observation_weights)
+    in_threads(some, slices, take, spread=y.device.type == "cpu" and call_only_ours(listed))
+    return _with_warning(joined.whole(), observation_weights)
 
 
 def hidden_error(pit: ProjectedPIT) -> str | None:
@@ -147,7 +151,7 @@ def hidden_error(pit: ProjectedPIT) -> str | None:
 def _with_warning(pit: ProjectedPIT, observation_weights: Tensor | None) -> ProjectedPIT:
     said = None if observation_weights is None else hidden_error(pit)
     if said is not None:
-        warnings.warn(said, stacklevel=3)
+        warnings.warn(said, stacklevel=4)  # the caller of the decorated function
     return pit
 
 

@@ -119,18 +119,11 @@ class ProjectedPIT:
 
     @staticmethod
     def end_to_end(pits: Iterable[tuple[slice, "ProjectedPIT"]], case_ids: Tensor) -> "ProjectedPIT":
-        """One result from those of chunks of cases, written in place: the points of all cases exist only once."""
-        n_cases, joined, pick = len(case_ids), None, None
+        """One result from those of chunks of cases, in their order."""
+        joined = PITsEndToEnd(case_ids)
         for cases, pit in pits:
-            joined = joined or [_Joined(part, n_cases) for part in pit.parts]
-            for whole, part in zip(joined, pit.parts, strict=True):
-                whole.add(cases, part)
-            if pit.pick is not None:
-                if pick is None:
-                    pick = pit.pick.new_empty(*pit.pick.shape[:-2], n_cases, pit.pick.shape[-1])
-                pick[..., cases, :] = pit.pick
-        assert joined is not None
-        return ProjectedPIT(tuple(whole.part() for whole in joined), case_ids, pick)
+            joined.add(cases, pit)
+        return joined.whole()
 
     @staticmethod
     def of_unequal_cases(pits: "Sequence[tuple[Tensor, ProjectedPIT]]", case_ids: Tensor) -> "ProjectedPIT":
@@ -285,6 +278,28 @@ def _with_own_ties(part: PreRankPIT) -> PreRankPIT:
     width = points.upper - points.lower
     there = (width > 0).double().sum((-3, -2))
     return replace(part, tied=(width[..., 0, :] > 1).double().mean(-2), ties=(width > 1).double().sum((-3, -2)) / there)
+
+
+class PITsEndToEnd:
+    """PITs of all cases, written in place chunk by chunk: the points of all cases exist only once."""
+
+    def __init__(self, case_ids: Tensor) -> None:
+        self.case_ids = case_ids
+        self.parts: list[_Joined] = []
+        self.pick: Tensor | None = None
+
+    def add(self, cases: slice, pit: ProjectedPIT) -> None:
+        n_cases = len(self.case_ids)
+        self.parts = self.parts or [_Joined(part, n_cases) for part in pit.parts]
+        for whole, part in zip(self.parts, pit.parts, strict=True):
+            whole.add(cases, part)
+        if pit.pick is not None:
+            if self.pick is None:
+                self.pick = pit.pick.new_empty(*pit.pick.shape[:-2], n_cases, pit.pick.shape[-1])
+            self.pick[..., cases, :] = pit.pick
+
+    def whole(self) -> ProjectedPIT:
+        return ProjectedPIT(tuple(whole.part() for whole in self.parts), self.case_ids, self.pick)
 
 
 class _Joined:

@@ -21,6 +21,7 @@ def demo(
     n_test: Annotated[int, typer.Option("--fresh", help="Held-out rows to evaluate on.", min=50)] = 2000,
 ) -> None:
     """Train plainly, with a penalty and calibrated where the truth is known: tables here, a figure on disk."""
+    from prerank.parallel import single_threaded
     from prerank.reporting import save_figure, terminal_table
     from prerank.studies import (  # the estimator loads slowly
         PENALISED,
@@ -28,7 +29,6 @@ def demo(
         demonstrate,
         demonstration_picture,
         require_folder,
-        single_threaded_operations,
     )
 
     require_folder(out)
@@ -38,7 +38,7 @@ def demo(
         "the features. The model is one Gaussian: misspecified, but it can be better calibrated.\n"
         f"{n_train:,} rows to train on, {n_test:,} held-out ones to evaluate on.\n"
     )
-    with single_threaded_operations():
+    with single_threaded():
         shown = demonstrate(n_train, n_test, seed, verbose=console.is_terminal)
     scores = [[item.name, f"{item.energy_score:.3f}", f"{item.nll:.3f}"] for item in shown.forecasts]
     console.print(terminal_table(("forecast", "energy score", "NLL"), scores), "")

@@ -14,10 +14,10 @@ def report(
     ] = None,
 ) -> None:
     """Every table and figure of the paper from the records of a benchmark, in both protocols."""
-    from prerank.studies import single_threaded_operations
+    from prerank.parallel import single_threaded
     from prerank.studies.benchmark import report_folder  # the training layer loads slowly
 
-    with single_threaded_operations():
+    with single_threaded():
         files = report_folder(folder, out)
     console = Console()
     console.print(f"{len(files)} files; start at {files[0]}", highlight=False, soft_wrap=True)

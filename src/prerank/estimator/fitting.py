@@ -9,6 +9,7 @@ import torch
 
 from prerank.estimator.preparation import Prepared
 from prerank.models import LinearGaussian
+from prerank.parallel import single_threaded
 from prerank.training import (
     FitOptions,
     FittedFleet,
@@ -82,6 +83,7 @@ def train(task: Task, progress: Progress) -> Chosen:
     return Chosen(fleet, tuned.models()[0], tuned.table, *_reference(data), float(fleet.best_score.min()))
 
 
+@single_threaded()
 def _reference(data: TrainingSet) -> tuple[LinearGaussian, float]:
     reference = LinearGaussian.fit(data.x, data.y, data.weights)
     return reference, _validation_nll(reference, data)

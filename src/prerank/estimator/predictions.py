@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, as_ensemble, equally_weighted_draws, require_whole
+from prerank.parallel import single_threaded
 from prerank.recalibration import marginal_quantiles
 
 
@@ -64,6 +65,7 @@ def cells_of(estimator: Any) -> Any:
     return found if found is not None and found.has_atoms else None
 
 
+@single_threaded()
 def drawn_values(
     estimator: Any, forecast: Distribution, n_draws: int, seed: int, case_ids: Tensor | None = None
 ) -> np.ndarray:
@@ -107,6 +109,7 @@ def sample(estimator: Any, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndar
     )
 
 
+@single_threaded()
 def predict_quantiles(
     estimator: Any, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95), n_draws: int = 1000, seed: int = 0
 ) -> np.ndarray:

@@ -1,7 +1,7 @@
 """`MixtureRegressor`: a mixture network and its tuning behind scikit-learn's interface."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -24,15 +24,25 @@ from prerank.estimator.settings import PAPER, fit_options, require_device, requi
 from prerank.estimator.tails import with_tail
 from prerank.estimator.units import in_target_units
 from prerank.forecast import GaussianMixture
+from prerank.parallel import in_threads, single_threaded
 from prerank.training import Bar, FitOptions, PreRankPenalty, Silent, forecast_of, listed
 
 _ROWS = 1 << 14  # rows forecast at a time where the result is smaller than the forecasts
+_PARTS = ("logits", "loc", "scale_tril")
 _Y = {"ensure_2d": False, "dtype": (np.float64, np.float32)}
 _X = {"dtype": (np.float64, np.float32)}
 
 
 def _numbered(n_targets: int) -> list[str]:
     return [f"y{d + 1}" for d in range(n_targets)]
+
+
+def _some_rows(n_rows: int, at_once: int) -> list[slice]:
+    return [slice(start, min(start + at_once, n_rows)) for start in range(0, n_rows, at_once)]
+
+
+def _is_cpu(device: torch.device | str | None) -> bool:
+    return device is None or torch.device(device).type == "cpu"
 
 
 class MixtureRegressor(RegressorMixin, BaseEstimator):
@@ -231,13 +241,17 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         return self
 
     @by_the_calibrated
+    @single_threaded()
     def predict(self, X: Any) -> np.ndarray | pd.DataFrame | pd.Series:
         """Mean of the forecast, (N, D), or (N,) if y had one axis; pandas if X is a frame and y had names."""
         index = X.index if isinstance(X, pd.DataFrame) else None
         X = self._features(X)
         mean = np.empty((len(X), self.n_targets_))
-        for rows, law in self._forecasts(X):
+
+        def write(rows: slice, law: GaussianMixture) -> None:
             mean[rows] = self.dequantiser_.mean(law)
+
+        self._each_forecast(write, X)
         if index is None or self.target_names_ is None:
             return mean[:, 0] if self._one_axis else mean
         if self._one_axis:
@@ -245,14 +259,21 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         return pd.DataFrame(mean, index, self.target_names_)
 
     @by_the_calibrated
+    @single_threaded()
     def predict_distribution(self, X: Any) -> GaussianMixture:
         """The forecast itself, batch shape (N,) and event shape (D,), in the units of y and double precision.
 
         Targets with atoms are forecast as `dequantised` spreads them.
         """
-        return self._forecast(self._features(X))
+        X = self._features(X)
+        laws = in_threads(lambda rows: self._forecast(X[rows]), _some_rows(len(X), _ROWS), spread=_is_cpu(self.device))
+        if len(laws) == 1:
+            return laws[0]
+        logits, loc, tril = (torch.cat([getattr(law, part) for law in laws]) for part in _PARTS)
+        return GaussianMixture(logits, loc, tril)
 
     @by_the_calibrated
+    @single_threaded()
     def sample(self, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
         """Equally weighted draws (N, M, D) of the forecast; a row's depend on its forecast, its position and the seed.
 
@@ -262,10 +283,13 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         if not isinstance(n_draws, Integral) or n_draws < 1:
             raise ValueError(f"n_draws={n_draws!r}: how many members to draw per row, a whole number of at least 1")
         members = np.empty((len(X), int(n_draws), self.n_targets_))
-        for rows, law in self._forecasts(X):
+
+        def write(rows: slice, law: GaussianMixture) -> None:
             ids = torch.arange(rows.start, rows.stop)
             drawn = law.ensemble(int(n_draws), seed, case_ids=ids).members.cpu().numpy()
             members[rows] = self.dequantiser_.snapped(drawn)
+
+        self._each_forecast(write, X)
         return members
 
     def outside_range(self, X: Any) -> np.ndarray:
@@ -276,6 +300,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         return self.feature_range_.outside(self._standardised(X))
 
     @by_the_calibrated
+    @single_threaded()
     def dequantised(self, y: Any, seed: int = 0) -> np.ndarray:
         """y (N, D) or (N,) with atoms spread over the middle of their cells, as `predict_distribution` forecasts them.
 
@@ -287,6 +312,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         return spread[:, 0] if np.ndim(y) == 1 else spread
 
     @by_the_calibrated
+    @single_threaded()
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors.
 
@@ -300,8 +326,11 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         likelihood = np.empty(len(X))
-        for rows, law in self._forecasts(X, N_DRAWS if self.dequantiser_.has_atoms else 1):
+
+        def write(rows: slice, law: GaussianMixture) -> None:
             likelihood[rows] = self.dequantiser_.log_likelihood(targets[rows], law, rows.start).cpu().numpy()
+
+        self._each_forecast(write, X, N_DRAWS if self.dequantiser_.has_atoms else 1)
         return float(np.average(likelihood, weights=weights))
 
     def save(self, path: Path | str) -> None:
@@ -369,12 +398,13 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     def _standardised(self, X: np.ndarray) -> np.ndarray:
         return self.x_scaler_.apply(X.astype(np.float64))
 
-    def _forecasts(self, X: np.ndarray, points: int = 1) -> Iterator[tuple[slice, GaussianMixture]]:
-        """Forecasts of some rows at a time, fewer where many points of each are needed: memory stays near the result's."""
-        rows_at_once = max(1, _ROWS // max(1, points, self.n_targets_**2 // 64))
-        for start in range(0, len(X), rows_at_once):
-            rows = slice(start, min(start + rows_at_once, len(X)))
-            yield rows, self._forecast(X[rows])
+    def _each_forecast(self, write: Callable[[slice, GaussianMixture], None], X: np.ndarray, points: int = 1) -> None:
+        """`write(rows, forecast)` of some rows at a time, fewer where many points of each are needed.
+
+        Memory stays near the result's.
+        """
+        some = _some_rows(len(X), max(1, _ROWS // max(1, points, self.n_targets_**2 // 64)))
+        in_threads(lambda rows: write(rows, self._forecast(X[rows])), some, spread=_is_cpu(self.device))
 
     def _forecast(self, X: np.ndarray) -> GaussianMixture:
         standard = self._standardised(X)

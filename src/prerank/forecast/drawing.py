@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from prerank.chunks import chunks
+from prerank.parallel import in_threads
 
 
 class Draw(torch.autograd.Function):
@@ -22,9 +23,12 @@ class Draw(torch.autograd.Function):
         sizes = loc.shape[1:]
         points = torch.empty_like(noise)
         factors = tril.permute(0, 3, 1, 2).flatten(2)
-        for cases in _a_few(noise, sizes):
+
+        def write(cases: slice) -> None:
             drawn = (noise[cases] @ factors[cases]).unflatten(-1, sizes).add_(loc[cases, None])
             points[cases] = drawn.gather(2, _place(choice[cases], sizes))[:, :, 0]
+
+        in_threads(write, _a_few(noise, sizes), spread=noise.device.type == "cpu")
         ctx.save_for_backward(choice, noise)
         ctx.sizes = sizes  # type: ignore[attr-defined]
         return points
@@ -34,11 +38,14 @@ class Draw(torch.autograd.Function):
         (choice, noise), sizes = ctx.saved_tensors, ctx.sizes
         for_loc = noise.new_empty(len(noise), *sizes)
         for_tril = noise.new_empty(*for_loc.shape, sizes[1])
-        for cases in _a_few(noise, sizes):
+
+        def write(cases: slice) -> None:
             every = noise.new_zeros(*choice[cases].shape, *sizes)
             every.scatter_(2, _place(choice[cases], sizes), gradient[cases, :, None])
             for_loc[cases] = every.sum(1)
             for_tril[cases] = (every.flatten(2).mT @ noise[cases]).unflatten(1, sizes)
+
+        in_threads(write, _a_few(noise, sizes), spread=noise.device.type == "cpu")
         return for_loc, for_tril, None, None
 
 

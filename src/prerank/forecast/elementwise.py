@@ -11,6 +11,8 @@ depend on the position.
 import torch
 from torch import Tensor
 
+from prerank.parallel import in_threads
+
 # Bytes of a temporary: every step passes over it once, so it has to stay in the cache; a GPU has a cost for every step.
 BYTES = 1 << 22
 BYTES_ON_GPU = 1 << 28
@@ -68,7 +70,9 @@ def gaussian_log_density(points: Tensor, log_weights: Tensor, loc: Tensor, tril:
     """
     (n_cases, n_points, n_targets), n_components = points.shape, loc.shape[1]
     result = points.new_empty(n_cases, n_points)
-    for cases, some in blocks(n_cases, n_points, n_targets * n_components, points.element_size(), points.device):
+
+    def write(block: tuple[slice, slice]) -> None:
+        cases, some = block
         y, mean, factor, weight = points[cases, some], loc[cases], tril[cases], log_weights[cases]
         if y.shape[1] >= LONG:  # axes (D, C, cases, points)
             y = y.permute(2, 0, 1)[:, None]
@@ -82,6 +86,9 @@ def gaussian_log_density(points: Tensor, log_weights: Tensor, loc: Tensor, tril:
             squares = _squared_lengths(y, mean[:, None], factor.unflatten(0, (n_targets, n_targets))[:, :, None])
             exponent = weight - 0.5 * squares.unflatten(-1, (n, n_components))
             result[cases, some] = log_sum_exp(exponent, -1).mT
+
+    each = blocks(n_cases, n_points, n_targets * n_components, points.element_size(), points.device)
+    in_threads(write, each, spread=points.device.type == "cpu")
     return result
 
 

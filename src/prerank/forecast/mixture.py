@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal, constraints
 
+from prerank.chunks import chunks
 from prerank.forecast.arrays import as_tensor
 from prerank.forecast.drawing import Draw
 from prerank.forecast.elementwise import gaussian_log_density
 from prerank.forecast.ensemble import Ensemble
 from prerank.kernels import ALLOCATION, COVARIANCE, DRAWS, LOG_DENSITY, LOG_LIKELIHOOD, PIT_ALONG, kernel_for
+from prerank.parallel import in_threads, single_threaded
 from prerank.randomness import case_keys, normal, uniform
 from prerank.wording import shape_in_words
 
@@ -176,6 +178,7 @@ class GaussianMixture(Distribution):
             return fused(y, self.loc, self.scale_tril, self.logits, directions)
         return self.cdf_along(directions, (y[..., :, None] * directions).sum(-2)[..., None, :])[..., 0, :]
 
+    @single_threaded()
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Equally weighted draws from torch's global generator, sample axes first, as torch has it."""
         sample_shape = torch.Size(sample_shape)
@@ -190,14 +193,23 @@ class GaussianMixture(Distribution):
             )
             return points.movedim(-2, 0).reshape(*shape, self.n_targets)
 
+    @single_threaded()
     def ensemble(
         self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
     ) -> Ensemble:
         """Equally weighted draws (..., N, M, D) for evaluation; a case's depend on (seed, stream, its id) alone."""
-        with torch.no_grad():
-            pick, noise = self._noise(n_draws, seed, stream, case_ids)
-            choice = (pick[..., None] > self.weights.cumsum(-1)[..., None, :-1]).sum(-1)
-            return Ensemble(self._combine(choice, noise))
+        n_cases = self.batch_shape[-1] if len(self.batch_shape) == 1 else 1
+        some = chunks(n_cases, 4 * n_draws * self.loc[0].numel(), self.loc.device) if n_cases > 1 else []
+        if len(some) < 2 or self.loc.device.type != "cpu":
+            return Ensemble(self._draws(n_draws, seed, stream, case_ids))
+        ids = torch.arange(n_cases) if case_ids is None else case_ids
+        members = self.loc.new_empty(n_cases, n_draws, self.n_targets)
+
+        def write(cases: slice) -> None:
+            members[cases] = self.select(cases)._draws(n_draws, seed, stream, ids[cases])
+
+        in_threads(write, some)
+        return Ensemble(members)
 
     def draw(
         self,
@@ -239,6 +251,13 @@ class GaussianMixture(Distribution):
             choice = (position[:, None] >= counts.cumsum(-1)[..., None, :-1]).sum(-1)
             share = (weights / counts).gather(-1, choice)
         return [Ensemble(self._combine(choice, noise, owner), share) for noise in noises]
+
+    @torch.no_grad()
+    def _draws(self, n_draws: int, seed: int, stream: str, case_ids: Tensor | None) -> Tensor:
+        """Equally weighted draws (..., N, M, D), of all cases at once."""
+        pick, noise = self._noise(n_draws, seed, stream, case_ids)
+        choice = (pick[..., None] > self.weights.cumsum(-1)[..., None, :-1]).sum(-1)
+        return self._combine(choice, noise)
 
     def _noise(self, count: int, seed: int, stream: str, case_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         # Leading axes (several models) share their noise: common random numbers, and one generation for a fleet.

@@ -1,6 +1,7 @@
 """The affine step: bias and spread of every target, as far as the held-out cases give evidence."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.chunks import chunks
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, normal_as_mixture
 from prerank.recalibration.atoms import has_atoms
 from prerank.recalibration.folds import best_if_any
@@ -15,6 +17,7 @@ from prerank.recalibration.likeliest import smallest
 from prerank.recalibration.moved import Moved
 from prerank.recalibration.steps import HeldOut, moments, require_spread
 
+_TEMPORARIES = 4  # that a loss keeps for its gradient, about
 _SMALLEST = 0.01  # of a target's usual spread: cases whose members all but agree would decide everything otherwise
 
 
@@ -30,6 +33,11 @@ class Marginals(NamedTuple):
     scale: Tensor
     centre: Tensor
     freedom: Tensor | None
+
+    def select(self, cases: slice) -> "Marginals":
+        """The laws of some cases."""
+        freedom = None if self.freedom is None else self.freedom[cases]
+        return Marginals(self.log_weights[cases], self.loc[cases], self.scale[cases], self.centre[cases], freedom)
 
     def log_density(self, values: Tensor) -> Tensor:
         """Log densities of values (..., N, D)."""
@@ -109,10 +117,15 @@ def _fit(law: Marginals, y: Tensor, unit: Tensor, used: Tensor, ridge: float, st
     """The parameters (A, 2, D) of the largest penalised mean likelihood, for A sets of case weights (A, N)."""
     share = used / used.sum(-1, keepdim=True)
 
-    def loss(parameters: Tensor) -> Tensor:
-        return 0.5 * ridge * parameters.square().sum() - (share * _log_likelihood(law, y, unit, parameters)).sum()
+    def cost(parameters: Tensor) -> Tensor:
+        return 0.5 * ridge * parameters.square().sum()
 
-    return smallest(loss, start)
+    def of(cases: slice) -> Callable[[Tensor], Tensor]:
+        some, observed, own = law.select(cases), y[cases], share[:, cases]
+        return lambda parameters: -(own * _log_likelihood(some, observed, unit, parameters)).sum()
+
+    few = chunks(len(y), _TEMPORARIES * len(used) * law.loc[0].numel(), y.device)
+    return smallest(cost, [of(cases) for cases in few], start)
 
 
 @dataclass(frozen=True, eq=False)

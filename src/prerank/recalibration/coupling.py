@@ -21,6 +21,7 @@ from prerank.forecast import (
     require_observations,
     require_whole,
 )
+from prerank.parallel import in_threads, single_threaded
 from prerank.randomness import case_keys, uniform
 from prerank.recalibration.densities import as_mixture, held_out_cases, one_model, require_fitted
 from prerank.recalibration.quantiles import QuantileMap, from_normal_scores, margins, normal_scores, plotting_levels
@@ -40,6 +41,7 @@ class RecalibratedMargins:
 
     scores_: Tensor = field(init=False, repr=False)
 
+    @single_threaded()
     @torch.no_grad()
     def fit(self, forecast: Any, y: Any) -> "RecalibratedMargins":
         """Learn from held-out cases: observations (N, D)."""
@@ -48,6 +50,7 @@ class RecalibratedMargins:
         self.scores_ = normal_scores(observed.to(law.loc), law).sort(0).values
         return self
 
+    @single_threaded()
     @torch.no_grad()
     def quantiles(self, forecast: Any, n_levels: int) -> Tensor:
         """Recalibrated quantiles at levels m / (M + 1) for M = `n_levels`, (N, M, D), rising along their axis.
@@ -65,8 +68,13 @@ class RecalibratedMargins:
         expected = torch.special.ndtri(plotting_levels(len(self.scores_), self.scores_))
         levels = torch.special.ndtri(plotting_levels(require_whole(n_levels, "n_levels"), self.scores_))
         wanted = QuantileMap(expected, self.scores_)(levels[:, None].expand(-1, n_targets))
-        parts = [self._of(mixture.select(cases), wanted) for cases in self._few(mixture, len(levels))]
-        return torch.cat(parts)
+        return torch.cat(
+            in_threads(
+                lambda cases: self._of(mixture.select(cases), wanted),
+                self._few(mixture, len(levels)),
+                spread=mixture.loc.device.type == "cpu",
+            )
+        )
 
     def _few(self, mixture: GaussianMixture, n_levels: int) -> list[slice]:
         values = n_levels * mixture.n_targets * mixture.n_components
@@ -111,6 +119,7 @@ class EnsembleCopulaCoupling:
         self.margins_ = RecalibratedMargins().fit(forecast, y)
         return self
 
+    @single_threaded()
     @torch.no_grad()
     def transform(self, forecast: Any) -> Ensemble:
         """The recalibrated ensemble, as many members as the raw one."""
@@ -164,6 +173,7 @@ class SchaakeShuffle:
         self.margins_, self.history_ = margins_, history
         return self
 
+    @single_threaded()
     @torch.no_grad()
     def transform(self, forecast: Any) -> Ensemble:
         """The recalibrated ensemble."""

@@ -29,7 +29,7 @@ from prerank.forecast import (
     require_vector_distribution,
 )
 from prerank.randomness import seeded
-from prerank.recalibration.parts import in_parts
+from prerank.recalibration.parts import over_drawn
 
 
 def held_out_cases(forecast: Any, y: Any, at_least: int = 1) -> tuple[Forecast, Tensor]:
@@ -160,8 +160,9 @@ class DensityScale:
 
 def density_scale(forecast: Distribution, n_draws: int, seed: int, stream: str) -> DensityScale:
     """The scale of every case, from `n_draws` draws of its own."""
-    parts = []
-    for _, part, ids in in_parts(forecast, n_draws):
+
+    def falling(_: slice, part: Distribution, ids: Tensor) -> Tensor:
         drawn = equally_weighted_draws(part, n_draws, seed, stream, ids).members
-        parts.append(log_density(part, drawn).sort(-1, descending=True).values)
-    return DensityScale(torch.cat(parts))
+        return log_density(part, drawn).sort(-1, descending=True).values
+
+    return DensityScale(torch.cat(over_drawn(falling, forecast, n_draws)))

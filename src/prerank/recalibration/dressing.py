@@ -1,6 +1,7 @@
 """The dressing step: members become kernels, so that an ensemble has a density and support beyond its members."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from prerank.chunks import chunks
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, described
 from prerank.recalibration.likeliest import smallest
 from prerank.recalibration.steps import HeldOut, require_spread
@@ -16,6 +18,8 @@ from prerank.scores import energy_score
 # log odds of wide kernels, and the logarithm of their log factor, so that they are wider than the others
 _NO_TAILS = (-torch.inf, -torch.inf)
 _TAILS = (-2.0, math.log(math.log(2.0)))
+_ALL = slice(None)
+_TEMPORARIES = 4  # that a loss keeps for its gradient, about
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,7 @@ class _Problem:
         per_case = self.prior_cases / float(weights.sum())
         per_block = self.prior_cases / self.n_blocks
 
-        def loss(parameters: Tensor) -> Tensor:
+        def prior(parameters: Tensor) -> Tensor:
             kernel = self.split(parameters)
             eye = torch.eye(len(self.unit), dtype=kernel.factor.dtype, device=kernel.factor.device)
             inverse = torch.linalg.solve_triangular(kernel.factor, eye, upper=False)
@@ -147,15 +151,20 @@ class _Problem:
             still = 0.5 * ((kernel.shift / self.reach).square().sum() + kernel.log_scale.square().sum())
             if self._tailed(parameters):
                 still = still + 0.5 * (parameters[-2:] - parameters.new_tensor(_TAILS)).square().sum()
-            mean = (weights * self.log_likelihood(parameters)).sum() / weights.sum()
-            return per_case * pull + per_block * still - mean
+            return per_case * pull + per_block * still
 
-        return smallest(loss, start)
+        share = weights / weights.sum()
 
-    def log_likelihood(self, parameters: Tensor) -> Tensor:
-        """Log density (N,) of the observations, in the units of the problem."""
+        def of(cases: slice) -> Callable[[Tensor], Tensor]:
+            return lambda parameters: -(share[cases] * self.log_likelihood(parameters, cases)).sum()
+
+        few = chunks(len(weights), _TEMPORARIES * self.deviation[0].numel(), weights.device)
+        return smallest(prior, [of(cases) for cases in few], start)
+
+    def log_likelihood(self, parameters: Tensor, cases: slice = _ALL) -> Tensor:
+        """Log density (n,) of the observations of some cases, in the units of the problem."""
         kernel = self.split(parameters)
-        distance = self.residual[:, None] - kernel.shift - kernel.log_scale.exp() * self.deviation
+        distance = self.residual[cases, None] - kernel.shift - kernel.log_scale.exp() * self.deviation[cases]
         white = torch.linalg.solve_triangular(kernel.factor, distance.reshape(-1, distance.shape[-1]).mT, upper=False)
         square = white.square().sum(0).reshape(distance.shape[:-1])
         exponent = -0.5 * square
@@ -164,7 +173,7 @@ class _Problem:
             odds = kernel.tail_odds
             exponent = torch.logaddexp(exponent + logsigmoid(-odds), wide + logsigmoid(odds))
         constant = kernel.factor.diagonal().log().sum() + 0.5 * len(self.unit) * math.log(2 * math.pi)
-        return torch.logsumexp(self.log_weights + exponent, -1) - constant
+        return torch.logsumexp(self.log_weights[cases] + exponent, -1) - constant
 
     def fitted(self, parameters: Tensor) -> "FittedDressing":
         kernel = self.split(parameters)

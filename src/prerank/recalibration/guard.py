@@ -15,7 +15,7 @@ from prerank.recalibration.basis import by_case, log_tilt
 from prerank.recalibration.densities import log_density
 from prerank.recalibration.folds import mean_and_error
 from prerank.recalibration.oldpits import OldPITs
-from prerank.recalibration.parts import select, some_cases
+from prerank.recalibration.parts import over_parts, select
 from prerank.recalibration.path import Candidate
 from prerank.recalibration.steps import HeldOut
 from prerank.recalibration.tilted import Tilted
@@ -104,9 +104,9 @@ class Guard:
             chosen = numpy_generator(held_out.seed, "cases of the guard").permutation(n_cases)[:AT_MOST]
             cases = torch.as_tensor(chosen, device=device).sort().values
             forecast = select(forecast, cases)
-        parts = []
-        for some in some_cases(forecast, _POOL * 8, device):
-            part, ids = select(forecast, some), cases[some]
+
+        def drawn_from(some: slice, part: Distribution) -> Pools:
+            ids = cases[some]
             root = part.root if isinstance(part, Tilted) else part
             drawn = equally_weighted_draws(root, _POOL, held_out.seed, "pool of the guard", ids).members
             points = torch.cat([held_out.y[ids][:, None].to(drawn), drawn], 1)
@@ -115,7 +115,9 @@ class Guard:
             apart = [torch.linalg.vector_norm(drawn - drawn.roll(-s, 1), dim=-1) for s in range(1, _SHIFTS + 1)]
             to_y = torch.linalg.vector_norm(drawn - points[:, :1], dim=-1)
             pits = old(part, points, ids).float()
-            parts.append(Pools(pits, before.double(), density.double(), to_y.double(), torch.stack(apart, 1)))
+            return Pools(pits, before.double(), density.double(), to_y.double(), torch.stack(apart, 1))
+
+        parts = over_parts(drawn_from, forecast, _POOL * 8, device, spread=old.may_be_spread)
         pools = Pools(*(torch.cat(column) for column in zip(*parts, strict=True)))
         score, hdr = pools.score(pools.log_before[:, 1:]), float(pce(pools.hdr(pools.log_before)).mean())
         return cls(cases, pools, score, hdr, held_out)

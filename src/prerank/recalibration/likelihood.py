@@ -11,13 +11,14 @@ efficiency. Conference on Empirical Methods in Natural Language Processing.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from prerank.chunks import chunks
+from prerank.parallel import in_threads
 from prerank.recalibration.basis import legendre
 
 _KEPT = 1 << 28  # numbers of a basis that is kept: a gigabyte in single precision
@@ -45,8 +46,8 @@ class Points:
         width = math.prod(self.shape)
         if len(pits) * pits.shape[1] * width <= keep:
             self._kept = pits.new_empty(*pits.shape[:2], width)
-            for cases in self._chunks(slice(None)):
-                self._kept[cases] = self._made(cases)
+            kept = self._kept
+            in_threads(self._made, self._chunks(slice(None)), kept.__setitem__, spread=self._on_cpu)
 
     def _made(self, cases: slice) -> Tensor:
         basis = legendre(self.pits[cases], self.degree).flatten(-2)
@@ -54,32 +55,35 @@ class Points:
             return basis
         return (self.features[cases][:, None, :, None] * basis[:, :, None]).flatten(-2)
 
-    def _chunks(self, within: slice) -> Iterator[slice]:
-        chosen = range(len(self.pits))[within]
-        for some in chunks(len(chosen), self.pits.shape[1] * math.prod(self.shape), self.pits.device):
-            part = chosen[some]
-            yield slice(part.start, part.stop, part.step)
+    @property
+    def _on_cpu(self) -> bool:
+        return self.pits.device.type == "cpu"
 
-    def basis(self, within: slice) -> Iterator[tuple[slice, Tensor]]:
-        """A few cases at a time, and their basis, (n, M + 1, coefficients)."""
-        for cases in self._chunks(within):
-            if self._kept is None:
-                yield cases, self._made(cases)
-            else:
-                yield cases, self._kept[cases]
+    def _chunks(self, within: slice) -> list[slice]:
+        chosen = range(len(self.pits))[within]
+        some = chunks(len(chosen), self.pits.shape[1] * math.prod(self.shape), self.pits.device)
+        return [slice(part.start, part.stop, part.step) for part in (chosen[cases] for cases in some)]
+
+    def basis(self, cases: slice) -> Tensor:
+        """The basis of some cases, (n, M + 1, coefficients)."""
+        return self._made(cases) if self._kept is None else self._kept[cases]
 
     def evaluate(self, theta: Tensor, weights: Tensor) -> Value:
         """Value and gradient for A sets of coefficients (A, ...) at once, with weights (A, N) of the cases."""
         flat = theta.flatten(1).to(self.pits)
         result = torch.empty(len(theta), len(self.pits), dtype=torch.float64, device=self.pits.device)
         gradient = torch.zeros(flat.shape, dtype=torch.float64, device=self.pits.device)
-        for cases, basis in self.basis(slice(None)):
+
+        def of(cases: slice) -> Tensor:
+            basis = self.basis(cases)
             log_share = torch.log_softmax(basis @ flat.mT, 1)  # (n, M + 1, A)
             result[:, cases] = log_share[:, 0].mT.double()
             pull = -log_share.exp_()
             pull[:, 0] += 1.0
             pull *= weights[:, cases].mT.to(pull)[:, None]
-            gradient += (pull.flatten(0, 1).mT @ basis.flatten(0, 1)).double()
+            return (pull.flatten(0, 1).mT @ basis.flatten(0, 1)).double()
+
+        in_threads(of, self._chunks(slice(None)), lambda _, part: gradient.add_(part), spread=self._on_cpu)
         return Value(result, gradient.reshape(theta.shape))
 
     def information(self, theta: Tensor, weights: Tensor, within: Sequence[slice]) -> Tensor:
@@ -88,11 +92,15 @@ class Points:
         (len(within), coefficients, coefficients)."""
         flat = theta.flatten().to(self.pits)
         result = torch.zeros(len(within), len(flat), len(flat), dtype=torch.float64, device=self.pits.device)
-        for place, part in enumerate(within):
-            for cases, basis in self.basis(part):
-                share = torch.softmax(basis @ flat, 1)[..., None]
-                mean = (share * basis).sum(1)
-                own = weights[cases].to(basis)[:, None]
-                scaled = ((own[..., None] * share).sqrt() * basis).flatten(0, 1)
-                result[place] += (scaled.mT @ scaled - (own * mean).mT @ mean).double()
+
+        def of(item: tuple[int, slice]) -> Tensor:
+            basis = self.basis(item[1])
+            share = torch.softmax(basis @ flat, 1)[..., None]
+            mean = (share * basis).sum(1)
+            own = weights[item[1]].to(basis)[:, None]
+            scaled = ((own[..., None] * share).sqrt() * basis).flatten(0, 1)
+            return (scaled.mT @ scaled - (own * mean).mT @ mean).double()
+
+        items = [(place, cases) for place, part in enumerate(within) for cases in self._chunks(part)]
+        in_threads(of, items, lambda item, part: result[item[0]].add_(part), spread=self._on_cpu)
         return result

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.calibration import DistributionView, LinearProjection, PreRank
+from prerank.calibration import DistributionView, LinearProjection, PreRank, call_only_ours
 from prerank.forecast import Ensemble, GaussianMixture, equally_weighted_draws
 from prerank.recalibration.parts import select
 
@@ -67,6 +67,11 @@ class OldPITs:
                 "a pre-rank must be a number for every point"
             )
         return found
+
+    @property
+    def may_be_spread(self) -> bool:
+        """Whether several threads may compute them at a time."""
+        return call_only_ours(self.preranks)
 
     def names(self, forecast: Distribution) -> dict[str, tuple[str, ...]]:
         """The projections of each pre-rank by name."""

@@ -1,6 +1,7 @@
 """A forecast a few cases at a time, where it can be cut."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -8,6 +9,9 @@ from torch.distributions import Distribution
 
 from prerank.chunks import chunks
 from prerank.forecast import GaussianMixture
+from prerank.parallel import in_threads
+
+_Result = TypeVar("_Result")
 
 
 def select(forecast: Distribution, cases: slice | Tensor) -> Distribution:
@@ -24,12 +28,31 @@ def some_cases(forecast: Distribution, values_per_case: int, device: torch.devic
     return chunks(forecast.batch_shape[-1], values_per_case, device)
 
 
-def in_parts(forecast: Distribution, n_draws: int) -> Iterator[tuple[slice, Distribution, Tensor]]:
-    """A few cases of a mixture at a time, with their numbers; any other distribution whole."""
+def over_parts(
+    function: Callable[[slice, Distribution], _Result],
+    forecast: Distribution,
+    values_per_case: int,
+    device: torch.device,
+    *,
+    spread: bool = True,
+) -> list[_Result]:
+    """`function(cases, forecast of these cases)` of a few cases at a time, in threads where they may be."""
+    slices = some_cases(forecast, values_per_case, device)
+    spread = spread and may_be_spread(forecast, device)
+    return in_threads(lambda cases: function(cases, select(forecast, cases)), slices, spread=spread)
+
+
+def may_be_spread(forecast: Distribution, device: torch.device) -> bool:
+    """Whether several threads may ask a forecast at a time: a mixture, or one that is tilted, and not on a GPU."""
+    return device.type == "cpu" and isinstance(getattr(forecast, "root", forecast), GaussianMixture)
+
+
+def over_drawn(
+    function: Callable[[slice, Distribution, Tensor], _Result], forecast: Distribution, n_draws: int
+) -> list[_Result]:
+    """`function(cases, forecast, case_ids)` of a few cases at a time of a mixture, if each has so many draws."""
     ids = torch.arange(forecast.batch_shape[-1])
     if not isinstance(forecast, GaussianMixture):
-        yield slice(None), forecast, ids
-        return
-    device = forecast.loc.device
-    for cases in some_cases(forecast, n_draws * forecast.n_targets * forecast.n_components, device):
-        yield cases, select(forecast, cases), ids[cases].to(device)
+        return [function(slice(None), forecast, ids)]
+    device, values = forecast.loc.device, n_draws * forecast.n_targets * forecast.n_components
+    return over_parts(lambda cases, part: function(cases, part, ids[cases].to(device)), forecast, values, device)

@@ -18,6 +18,7 @@ from prerank.forecast import (
     described,
     require_whole,
 )
+from prerank.parallel import single_threaded
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.atoms import in_words, tied_shares
 from prerank.recalibration.densities import held_out_cases, one_model
@@ -74,6 +75,7 @@ class Recalibrator(BaseEstimator):
         self.n_folds = n_folds
         self.seed = seed
 
+    @single_threaded()
     def fit(self, forecast: Any, y: Any, *, features: Any = None, case_weights: Any = None, blocks: Any = None) -> Self:
         """Learn from forecasts of held-out cases and their observations (N, D).
 
@@ -105,6 +107,7 @@ class Recalibrator(BaseEstimator):
         self.n_features_ = 0 if given is None else given.values.shape[1]
         return self
 
+    @single_threaded()
     def transform(self, forecast: Any, features: Any = None) -> Forecast:
         """The corrected forecast of other cases; the same object where nothing was changed.
 

@@ -27,6 +27,7 @@ from prerank.forecast import (
     require_observations,
     require_whole,
 )
+from prerank.parallel import single_threaded
 from prerank.recalibration.densities import (
     as_density,
     density_scale,
@@ -35,7 +36,7 @@ from prerank.recalibration.densities import (
     one_model,
     require_fitted,
 )
-from prerank.recalibration.parts import in_parts
+from prerank.recalibration.parts import over_drawn
 from prerank.wording import shape_in_words
 
 
@@ -87,6 +88,7 @@ class HighestDensityRegions:
         require_whole(self.n_draws, "n_draws", at_least=2)
         require_whole(self.seed, "seed", at_least=None)
 
+    @single_threaded()
     @torch.no_grad()
     def fit(self, forecast: Any, y: Any) -> "HighestDensityRegions":
         """Measure where held-out observations (N, D) lie in the forecast of each case."""
@@ -96,6 +98,7 @@ class HighestDensityRegions:
         self.scores_ = scale.mass(log_density(law, observed[:, None, :]))[:, 0].sort().values
         return self
 
+    @single_threaded()
     @torch.no_grad()
     def region(self, forecast: Any, level: float) -> "PredictionRegion":
         """The regions of new cases; `level` is the share of observations that they are to contain."""
@@ -150,6 +153,7 @@ class PredictionRegion:
         promise = f"covers {100 * lower:.1f} to {100 * upper:.1f} % of all cases with probability 95 %"
         return f"PredictionRegion({sizes}, level {self.level:g}: {promise})"
 
+    @single_threaded()
     @accepts_arrays(labelled=("y",))
     @torch.no_grad()
     def contains(self, y: Any) -> Tensor:
@@ -175,6 +179,7 @@ class PredictionRegion:
         lower, upper = (float(shares.ppf(end)) / unit for end in ((1 - confidence) / 2, (1 + confidence) / 2))
         return Coverage(a / (a + b), lower, upper)
 
+    @single_threaded()
     @torch.no_grad()
     def volume(self, n_draws: int = 1000, seed: int = 0) -> Volume:
         r"""Volume of each region by importance sampling, unbiased, with its standard error.
@@ -183,8 +188,8 @@ class PredictionRegion:
         region does, so no draw weighs more than 2 / exp(`threshold`).
         """
         half = max(2, require_whole(n_draws, "n_draws") // 2)
-        values, errors = [], []
-        for cases, part, ids in in_parts(self.forecast, n_draws):
+
+        def of(cases: slice, part: Distribution, ids: Tensor) -> Volume:
             threshold = self.threshold[cases, None]
             wide = _reaching(part, threshold, half, seed)
             means, variances = [], []
@@ -194,8 +199,9 @@ class PredictionRegion:
                 weight = torch.where(own >= threshold, math.log(2.0) - torch.logaddexp(own, other), -torch.inf).exp()
                 means.append(weight.mean(-1))
                 variances.append(weight.var(-1) / half)
-            values.append((means[0] + means[1]) / 2)
-            errors.append((variances[0] + variances[1]).sqrt() / 2)
+            return Volume((means[0] + means[1]) / 2, (variances[0] + variances[1]).sqrt() / 2)
+
+        values, errors = zip(*over_drawn(of, self.forecast, n_draws), strict=True)
         return Volume(torch.cat(values), torch.cat(errors))
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from scipy.stats import chi
 from torch import Tensor
+from torch.distributions import Distribution
 
 from prerank.forecast import Ensemble, GaussianMixture, equally_weighted_draws, require_whole
+from prerank.parallel import single_threaded
 from prerank.randomness import case_keys, normal, uniform
 from prerank.recalibration.densities import (
     as_density,
@@ -22,7 +24,7 @@ from prerank.recalibration.densities import (
     one_model,
     require_fitted,
 )
-from prerank.recalibration.parts import in_parts
+from prerank.recalibration.parts import over_drawn
 from prerank.recalibration.quantiles import Components, QuantileMap, from_normal_scores, normal_scores, plotting_levels
 
 
@@ -55,6 +57,7 @@ class HDRRecalibration:
         require_whole(self.n_draws, "n_draws")
         require_whole(self.n_pool, "n_pool", at_least=2)
 
+    @single_threaded()
     @torch.no_grad()
     def fit(self, forecast: Any, y: Any) -> "HDRRecalibration":
         """Measure the masses of held-out observations (N, D)."""
@@ -65,6 +68,7 @@ class HDRRecalibration:
         self.masses_ = masses.clamp(0.0, 1.0).sort().values
         return self
 
+    @single_threaded()
     @torch.no_grad()
     def transform(self, forecast: Any) -> Ensemble:
         """`n_draws` equally weighted draws of every case."""
@@ -73,16 +77,17 @@ class HDRRecalibration:
         ends = self.masses_.new_tensor([0.0, 1.0])
         levels = torch.cat([ends[:1], plotting_levels(len(self.masses_), self.masses_), ends[1:]])
         corrected = QuantileMap(levels, torch.cat([ends[:1], self.masses_, ends[1:]])[:, None])
-        parts = []
-        for _, part, ids in in_parts(law, self.n_pool):
+
+        def drawn(_: slice, part: Distribution, ids: Tensor) -> Tensor:
             pool = equally_weighted_draws(part, self.n_pool, self.seed, "new pool", ids).members
             order = log_density(part, pool).argsort(-1, descending=True)
             u = uniform(case_keys(self.seed, ids, "masses"), (self.n_draws, 1)).to(self.masses_)
             mass = corrected(u)[..., 0]
             place = (mass * self.n_pool).long().clamp_max(self.n_pool - 1).to(order.device)
             picked = order.gather(-1, place)
-            parts.append(pool.gather(1, picked[..., None].expand(-1, -1, pool.shape[-1])))
-        return Ensemble(torch.cat(parts))
+            return pool.gather(1, picked[..., None].expand(-1, -1, pool.shape[-1]))
+
+        return Ensemble(torch.cat(over_drawn(drawn, law, self.n_pool)))
 
 
 @dataclass(eq=False)
@@ -111,6 +116,7 @@ class LatentRecalibration:
     def __post_init__(self) -> None:
         require_whole(self.n_draws, "n_draws")
 
+    @single_threaded()
     @torch.no_grad()
     def fit(self, forecast: Any, y: Any) -> "LatentRecalibration":
         """Measure the latent vectors of held-out observations (N, D)."""
@@ -120,6 +126,7 @@ class LatentRecalibration:
         self.n_targets_ = observed.shape[-1]
         return self
 
+    @single_threaded()
     @torch.no_grad()
     def transform(self, forecast: Any) -> Ensemble:
         """`n_draws` equally weighted draws of every case."""
@@ -130,13 +137,14 @@ class LatentRecalibration:
         levels = plotting_levels(len(self.lengths_), self.lengths_)
         expected = torch.as_tensor(chi(self.n_targets_).ppf(levels.cpu().numpy())).to(levels).log()
         stretch = QuantileMap(expected, self.lengths_.clamp_min(1e-300).log()[:, None])
-        parts = []
-        for _, part, ids in in_parts(mixture, self.n_draws):
+
+        def moved(_: slice, part: Distribution, ids: Tensor) -> Tensor:
             assert isinstance(part, GaussianMixture)
             drawn = normal(case_keys(self.seed, ids, "latent"), (self.n_draws, self.n_targets_))
             length = torch.linalg.vector_norm(drawn, dim=-1, keepdim=True)
-            parts.append(from_latent_vectors(drawn * (stretch(length.log()).exp() / length), part))
-        return Ensemble(torch.cat(parts).to(mixture.loc))
+            return from_latent_vectors(drawn * (stretch(length.log()).exp() / length), part)
+
+        return Ensemble(torch.cat(over_drawn(moved, mixture, self.n_draws)).to(mixture.loc))
 
 
 def latent_vectors(points: Tensor, forecast: GaussianMixture) -> Tensor:

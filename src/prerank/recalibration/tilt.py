@@ -11,7 +11,7 @@ from prerank.recalibration.basis import by_case, log_tilt
 from prerank.recalibration.features import standardised
 from prerank.recalibration.guard import Guard, Verdict
 from prerank.recalibration.oldpits import OldPITs
-from prerank.recalibration.parts import select, some_cases
+from prerank.recalibration.parts import over_parts
 from prerank.recalibration.path import Path, ridge_path
 from prerank.recalibration.steps import HeldOut
 from prerank.recalibration.tilted import Tilted
@@ -80,19 +80,21 @@ class Tilt:
 
     def points(self, law: Distribution, held_out: HeldOut, old: OldPITs) -> Tensor:
         """PITs (N, M + 1, K) of the observations and of draws, the observation first, in single precision."""
-        parts, cases = [], torch.arange(len(held_out.y), device=held_out.y.device)
+        cases = torch.arange(len(held_out.y), device=held_out.y.device)
         values = (self.n_draws + 1) * 8 * law.event_shape[-1]
         if isinstance(law, Tilted):
             values = max(values, law.values_for_pits(self.n_draws + 1))
-        for some in some_cases(law, values, held_out.y.device):
-            part, ids = select(law, some), cases[some]
+
+        def pits(some: slice, part: Distribution) -> Tensor:
+            ids = cases[some]
             if isinstance(part, Tilted):
                 drawn = part.draws_to_rank(self.n_draws, "draws of the tilt").members
             else:
                 drawn = equally_weighted_draws(part, self.n_draws, held_out.seed, "draws of the tilt", ids).members
             points = torch.cat([held_out.y[some][:, None].to(drawn), drawn], 1)
-            parts.append(old(part, points, ids).float())
-        return torch.cat(parts)
+            return old(part, points, ids).float()
+
+        return torch.cat(over_parts(pits, law, values, held_out.y.device, spread=old.may_be_spread))
 
     def _judged(self, law: Distribution, held_out: HeldOut, old: OldPITs, pits: Tensor, path: Path) -> "FittedTilt":
         """The preferred candidate if it is harmless, or else the next more cautious one that is."""

@@ -2,9 +2,9 @@
 
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,11 +12,14 @@ from torch.distributions import Distribution, constraints
 
 from prerank.calibration import view_of
 from prerank.forecast import Ensemble, equally_weighted_draws
+from prerank.parallel import in_threads, single_threaded
 from prerank.randomness import case_keys, uniform
 from prerank.recalibration.basis import log_tilt
 from prerank.recalibration.oldpits import OldPITs
-from prerank.recalibration.parts import select, some_cases
+from prerank.recalibration.parts import may_be_spread, select, some_cases
 from prerank.wording import shape_in_words
+
+_Result = TypeVar("_Result")
 
 POOL_PER_DRAW = 2
 MOST_KEPT = 1 << 26  # numbers of a pool that is kept
@@ -120,6 +123,7 @@ class Tilted(Distribution):
         """The same for PITs under this forecast: they are learnt from its pool, which is made for them unless it is kept."""
         return self.values_per_case(n_points if self.has_pool else max(n_points, self.pool))
 
+    @single_threaded()
     def log_weights(self, points: Tensor) -> Tensor:
         """The exponent of the tilt, of all tilts, at points (N, P, D): (N, P)."""
         if (known := self._known.get(points)) is not None:
@@ -127,11 +131,15 @@ class Tilted(Distribution):
         if isinstance(self.base, Tilted):
             self.base.keep_pool()  # other points will need it too
         result = points.new_empty(points.shape[:-1])
-        for cases, part in self._parts(points.shape[-2], points.device):
+
+        def write(cases: slice, part: "Tilted") -> None:
             result[cases] = part._exponent(points[cases])
+
+        self._in_parts(write, points.shape[-2], points.device)
         self._known.add(points, result)
         return result
 
+    @single_threaded()
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density of `value` (*sample, N, D), with a normaliser from a pool of draws."""
         if value.shape[-2:] != (*self.batch_shape, *self.event_shape):
@@ -142,6 +150,7 @@ class Tilted(Distribution):
         points = value.reshape(-1, *value.shape[-2:]).movedim(0, -2)
         return self.log_density(points).movedim(-1, 0).reshape(value.shape[:-1])
 
+    @single_threaded()
     def log_density(self, points: Tensor) -> Tensor:
         """Log density (N, P) of points (N, P, D), as `log_prob`."""
         with torch.no_grad():
@@ -170,6 +179,7 @@ class Tilted(Distribution):
     def variance(self) -> Tensor:
         return self._moments.covariance.diagonal(dim1=-2, dim2=-1)
 
+    @single_threaded()
     def ensemble(
         self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
     ) -> Ensemble:
@@ -187,14 +197,15 @@ class Tilted(Distribution):
 
     def _resampled(self, n_draws: int, n_points: int, seed: int, stream: str, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Draws (N, M, D) from pools of so many points, and how many independent ones (N,) each pool was worth."""
-        drawn, worth = [], []
-        for cases, part in self._parts(n_points, None):
+
+        def one(cases: slice, part: "Tilted") -> tuple[Tensor, Tensor]:
             # PITs are learnt under the forecast's own identifiers, whatever names the draws are asked for by
             members = equally_weighted_draws(part.root, n_points, seed, f"pool for {stream}", ids[cases]).members
             keys = case_keys(seed, ids[cases].to(members.device), "resampling", stream)
             share = torch.softmax(part._exponent(members), -1)
-            drawn.append(resampled(members, share, even_steps(uniform(keys, (1,)), n_draws)))
-            worth.append(1 / share.square().sum(-1))
+            return resampled(members, share, even_steps(uniform(keys, (1,)), n_draws)), 1 / share.square().sum(-1)
+
+        drawn, worth = zip(*self._in_parts(one, n_points), strict=True)
         return torch.cat(drawn), torch.cat(worth)
 
     def reference_draws(self, n_draws: int, stream: str) -> Ensemble:
@@ -216,6 +227,7 @@ class Tilted(Distribution):
         self._known.add(drawn, exponent.gather(-1, pick))
         return Ensemble(drawn)
 
+    @single_threaded()
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Equally weighted draws from torch's global generator, sample axes first, as torch has it."""
         sample_shape = torch.Size(sample_shape)
@@ -223,11 +235,16 @@ class Tilted(Distribution):
         drawn = self.ensemble(math.prod(sample_shape), seed, "sample").members
         return drawn.movedim(-2, 0).reshape(*sample_shape, *self.batch_shape, *self.event_shape)
 
-    def _parts(self, n_points: int, device: torch.device | None) -> Iterator[tuple[slice, "Tilted"]]:
-        """A few cases at a time, and the forecast for them."""
-        slices = some_cases(self.root, self.values_per_case(n_points), device or self.theta.device)
-        for cases in slices:
-            yield cases, self if len(slices) == 1 else self.select(cases)
+    def _in_parts(
+        self, function: Callable[[slice, "Tilted"], _Result], n_points: int, device: torch.device | None = None
+    ) -> list[_Result]:
+        """`function(cases, forecast of these cases)` of a few cases at a time."""
+        device = self.theta.device if device is None else device
+        slices = some_cases(self.root, self.values_per_case(n_points), device)
+        if len(slices) == 1:
+            return [function(slices[0], self)]
+        spread = self.pits.may_be_spread and may_be_spread(self.root, device)
+        return in_threads(lambda cases: function(cases, self.select(cases)), slices, spread=spread)
 
     def _exponent(self, points: Tensor) -> Tensor:
         """The exponent of all tilts at points (N, P, D), all cases at once."""
@@ -250,7 +267,7 @@ class Tilted(Distribution):
             return
         if self.batch_shape[-1] * self.pool * self.event_shape[-1] > MOST_KEPT or not hasattr(self.root, "select"):
             return
-        parts = [part._kept for _, part in self._parts(self.pool, None)]
+        parts = self._in_parts(lambda _, part: part._kept, self.pool)
         self._kept = tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
     @cached_property
@@ -262,24 +279,24 @@ class Tilted(Distribution):
 
     @cached_property
     def _moments(self) -> Moments:
-        found = []
-        # from a generator, so that a part's pool is gone before the next one is made
-        for part in [self] if self.has_pool else (part for _, part in self._parts(self.pool, None)):
-            points, exponent = part._kept
-            share = torch.softmax(exponent, -1)
-            squares = share.square().sum(-1)
-            mean = (share[..., None] * points).sum(-2)
-            centred = points - mean[..., None, :]
-            found.append(
-                Moments(
-                    torch.logsumexp(exponent, -1) - math.log(self.pool),
-                    (squares - 1 / self.pool).clamp_min(0.0).sqrt(),
-                    mean,
-                    (share[..., None] * centred).mT @ centred,
-                    1 / squares,
-                )
-            )
+        # a part's pool is gone before its thread makes the next one
+        found = [_moments_of(self)] if self.has_pool else self._in_parts(lambda _, part: _moments_of(part), self.pool)
         return Moments(*(torch.cat(column) for column in zip(*found, strict=True)))
+
+
+def _moments_of(part: Tilted) -> Moments:
+    points, exponent = part._kept
+    share = torch.softmax(exponent, -1)
+    squares = share.square().sum(-1)
+    mean = (share[..., None] * points).sum(-2)
+    centred = points - mean[..., None, :]
+    return Moments(
+        torch.logsumexp(exponent, -1) - math.log(part.pool),
+        (squares - 1 / part.pool).clamp_min(0.0).sqrt(),
+        mean,
+        (share[..., None] * centred).mT @ centred,
+        1 / squares,
+    )
 
 
 def even_steps(start: Tensor, count: int) -> Tensor:

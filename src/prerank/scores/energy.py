@@ -5,6 +5,7 @@ from torch import Tensor
 
 from prerank.chunks import ELEMENTS
 from prerank.forecast import Forecast, accepts_arrays
+from prerank.parallel import single_threaded
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members
@@ -12,6 +13,7 @@ from prerank.scores.inputs import observations_and_members
 _FAIR = Fair()
 
 
+@single_threaded()
 @accepts_arrays("weights", labelled=("y",))
 def energy_score(
     y: Tensor,

@@ -13,8 +13,10 @@ from prerank.forecast import (
     require_fitting,
     require_observations,
 )
+from prerank.parallel import single_threaded
 
 
+@single_threaded()
 @accepts_arrays(labelled=("y",))
 def nll(y: Tensor, forecast: Distribution) -> Tensor:
     r"""Negative log-likelihood of each case, $-\log f(y)$: the logarithmic score.

@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.forecast import Ensemble, accepts_arrays, as_tensor, refuse_swapped
+from prerank.parallel import single_threaded
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members
@@ -12,6 +13,7 @@ from prerank.scores.inputs import observations_and_members
 _FAIR = Fair()
 
 
+@single_threaded()
 @accepts_arrays("weights", labelled=("t",))
 def crps(
     t: Tensor, t_members: Tensor | Ensemble, weights: Tensor | None = None, estimator: Estimator = _FAIR

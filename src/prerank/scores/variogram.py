@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.forecast import Forecast, accepts_arrays, as_tensor
+from prerank.parallel import single_threaded
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members
@@ -13,6 +14,7 @@ from prerank.scores.inputs import observations_and_members
 _FAIR = Fair()
 
 
+@single_threaded()
 @accepts_arrays("pair_weights", "weights", labelled=("y",))
 def variogram_score(
     y: Tensor,

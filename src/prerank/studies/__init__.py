@@ -7,7 +7,6 @@ from prerank.lazy import public_names
 if TYPE_CHECKING:
     from prerank.studies.claims import PAPER_CLAIMS, claims_markdown, judge_claims
     from prerank.studies.demonstration import PENALISED, STRENGTHS, Evaluated, demonstrate, demonstration_picture
-    from prerank.studies.draws import single_threaded_operations
     from prerank.studies.figures import needed_figure, power_figure, simulation_figure
     from prerank.studies.marginal import run_marginal
     from prerank.studies.marginal_figures import marginal_figure
@@ -44,7 +43,6 @@ _HOMES = {
     "run_power": "power",
     "run_simulation": "simulation",
     "simulation_figure": "figures",
-    "single_threaded_operations": "draws",
     "write_table": "tables",
 }
 __getattr__, __dir__ = public_names("prerank.studies", _HOMES)

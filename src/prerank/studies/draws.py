@@ -1,9 +1,7 @@
 """Observations and members of a simulation, the same noise for every scenario, some cases at a time."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,9 +10,6 @@ from prerank.calibration import ProjectedPIT
 from prerank.randomness import case_keys, normal
 from prerank.studies.diagnostics import Diagnostic, has_several_projections, join_cases
 from prerank.studies.scenarios import Scenario, Simulation
-
-_Task = TypeVar("_Task")
-_Result = TypeVar("_Result")
 
 CASES_AT_A_TIME = 1000  # small enough that temporaries stay in a core's cache, which is twice as fast
 
@@ -59,27 +54,3 @@ def scenario_pits(
             pit = diagnostic.pit(members, forecast, y, seed, noise.case_ids[cases], also_members)
             parts[diagnostic.name].append(pit)
     return {name: join_cases(part) for name, part in parts.items()}
-
-
-def in_parallel(work: Callable[[_Task], _Result], tasks: list[_Task], device: torch.device) -> Iterator[_Result]:
-    """Results of tasks in their order: one thread for each core of a CPU, one after the other on a GPU.
-
-    Small operations do not gain from several threads each; whole tasks beside each other do.
-    """
-    workers = torch.get_num_threads() if device.type == "cpu" else 1
-    if workers == 1:
-        yield from map(work, tasks)
-        return
-    with single_threaded_operations(), ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(work, tasks)
-
-
-@contextmanager
-def single_threaded_operations() -> Iterator[None]:
-    """One thread for each of torch's operations: where these are small, threads wait longer than they work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

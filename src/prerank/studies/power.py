@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from prerank.calibration import ProjectedPIT, centred_levels, exchange_replicates, pce, pce_null
+from prerank.parallel import in_threads
 from prerank.studies.diagnostics import Diagnostic, has_several_projections, power_diagnostics
-from prerank.studies.draws import Noise, draw_noise, in_parallel, scenario_pits
+from prerank.studies.draws import Noise, draw_noise, scenario_pits
 from prerank.studies.scenarios import Scenario, Simulation
 from prerank.studies.simulation import require_sizes
 
@@ -76,12 +77,14 @@ def run_power(
         noise = draw_noise(simulation, block, n_members, seed)
         wanted = math.ceil(design.repetitions / len(blocks))
 
-        def work(scenario: Scenario, noise: Noise = noise, first: bool = index == 0, wanted: int = wanted) -> _Block:
-            return _block(simulation, scenario, diagnostics, noise, design, wanted, seed, with_null=first)
+        def work(place: int, noise: Noise = noise, first: bool = index == 0, wanted: int = wanted) -> _Block:
+            return _block(simulation, scenarios[place], diagnostics, noise, design, wanted, seed, with_null=first)
 
-        for position, result in enumerate(in_parallel(work, scenarios, simulation.covariance.device)):
-            found[position].append(result)
-            on_progress(index * len(scenarios) + position + 1, len(blocks) * len(scenarios))
+        def take(place: int, result: _Block, index: int = index) -> None:
+            found[place].append(result)
+            on_progress(index * len(scenarios) + place + 1, len(blocks) * len(scenarios))
+
+        in_threads(work, range(len(scenarios)), take, spread=simulation.covariance.device.type == "cpu")
     rows: list[dict[str, Any]] = []
     for scenario, parts in zip(scenarios, found, strict=True):
         for diagnostic in diagnostics:

@@ -11,9 +11,10 @@ from scipy import stats
 from torch import Tensor
 
 from prerank.calibration import ProjectedPIT, pce, pce_null, pce_test
+from prerank.parallel import in_threads
 from prerank.randomness import numpy_generator
 from prerank.studies.diagnostics import Diagnostic, exact_diagnostics, published_diagnostics
-from prerank.studies.draws import Noise, draw_noise, in_parallel, scenario_pits
+from prerank.studies.draws import Noise, draw_noise, scenario_pits
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.scenarios import Scenario, Simulation
 
@@ -47,20 +48,24 @@ def run_simulation(
     simulation = simulation.to(device, torch.get_default_dtype())
     noise = draw_noise(simulation, torch.arange(n_cases), n_members, seed)
 
-    def work(scenario: Scenario) -> list[tuple[list[dict[str, Any]], list[pd.DataFrame]]]:
+    scenarios = list(simulation.scenarios)
+
+    def work(place: int) -> list[tuple[list[dict[str, Any]], list[pd.DataFrame]]]:
         return [
-            _exact(simulation, scenario, noise, seed, n_replicates),
-            _as_published(simulation, scenario, noise, seed),
+            _exact(simulation, scenarios[place], noise, seed, n_replicates),
+            _as_published(simulation, scenarios[place], noise, seed),
         ]
 
     tests: list[dict[str, Any]] = []
     histograms: list[pd.DataFrame] = []
-    scenarios = list(simulation.scenarios)
-    for done, protocols in enumerate(in_parallel(work, scenarios, simulation.covariance.device), 1):
+
+    def take(place: int, protocols: list[tuple[list[dict[str, Any]], list[pd.DataFrame]]]) -> None:
         for rows, counts in protocols:
-            tests += rows
-            histograms += counts
-        on_progress(done, len(scenarios))
+            tests.extend(rows)
+            histograms.extend(counts)
+        on_progress(place + 1, len(scenarios))
+
+    in_threads(work, range(len(scenarios)), take, spread=simulation.covariance.device.type == "cpu")
     frame = pd.DataFrame(tests).assign(n_cases=n_cases, n_members=n_members, n_targets=simulation.n_targets, seed=seed)
     return SimulationResult(frame, pd.concat(histograms, ignore_index=True))
 

@@ -21,12 +21,14 @@ from prerank.calibration import (
     projected_pit,
 )
 from prerank.forecast import GaussianMixture, as_observations
+from prerank.parallel import single_threaded
 from prerank.scores import Fair, energy_score
 
 Column = dict[str, object]
 """One metric of all models, (E,) values and what goes with them, by the names of the records' columns."""
 
 
+@single_threaded()
 def evaluate(
     y: Tensor,
     forecast: GaussianMixture,
@@ -65,6 +67,7 @@ def points_per_case(preranks: Sequence[PreRank], n_draws: int, n_replicates: int
     return (len(preranks) if n_replicates else 1) * (n_draws + 1)
 
 
+@single_threaded()
 def some_models_at_a_time(
     y: Tensor,
     forecast: GaussianMixture,

@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from prerank.forecast import total
+from prerank.parallel import granted_threads, threads_inside
 from prerank.training.batches import Batches, TrainingSet
 from prerank.training.capture import Captured, Plain, is_capturable
 from prerank.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -34,6 +36,9 @@ from prerank.training.progress import Progress, Silent
 from prerank.training.terms import values_of_score
 
 _VALIDATION_ROWS = 4096
+# Multiplications of a product of matrices, some milliseconds on one thread. Below it the threads of an operation gain little
+# on a quiet machine, and beside other programs they lose a lot.
+_LARGE = 1 << 28
 
 
 def fit(
@@ -60,7 +65,16 @@ def fit(
         options.anchored,
         options.common_correlations,
     )
-    return _Loop(list(runs), batches, architecture, options, progress or Silent()).run()
+    with threads_inside(_threads_for(architecture, batches, len(runs))):
+        return _Loop(list(runs), batches, architecture, options, progress or Silent()).run()
+
+
+def _threads_for(architecture: Architecture, batches: Batches, n_models: int) -> int:
+    """Threads inside the operations of a step: one, unless a product of matrices is large enough to keep several busy."""
+    outputs = architecture.n_components * (1 + architecture.n_targets * (architecture.n_targets + 3) // 2)
+    widths = [architecture.n_features, *architecture.hidden, outputs]
+    largest = n_models * batches.size * max(before * after for before, after in pairwise(widths))
+    return granted_threads() if largest > _LARGE else 1
 
 
 class _Loop:
