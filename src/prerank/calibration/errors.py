@@ -10,6 +10,7 @@ from prerank.calibration.intervals import add_at, curve_sums
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import accepts_arrays
 from prerank.kernels import SMOOTH_PCE, kernel_for
+from prerank.parallel import single_threaded
 
 _MOST = 1 << 19  # PITs whose curve is taken at once, in about 50 MB
 
@@ -84,6 +85,7 @@ def _checked_levels(n_levels: int, levels: Tensor | None) -> Tensor:
     return levels
 
 
+@single_threaded()
 @accepts_arrays("pit", "levels", "case_weights")
 def reliability_curve(
     pit: ProjectedPIT | Tensor, n_levels: int = 100, levels: Tensor | None = None, case_weights: Tensor | None = None
@@ -125,6 +127,7 @@ def _curve_in_chunks(pit: ProjectedPIT, levels: Tensor, case_weights: Tensor | N
     return ReliabilityCurve(curve.levels, (frequency / total).clamp(0.0, 1.0).to(curve.frequency))
 
 
+@single_threaded()
 @accepts_arrays("pit", "levels", "case_weights")
 def pce(
     pit: ProjectedPIT | Tensor,
@@ -146,6 +149,7 @@ def pce(
     return (curve.levels[:, None] - curve.frequency).abs().pow(require_power(power)).mean(-2)
 
 
+@single_threaded()
 @accepts_arrays("pit", "levels", "case_weights")
 def pce_kde(
     pit: Tensor,

@@ -6,7 +6,7 @@ replicate picks depends on (seed, case, number of the replicate) alone. Of sever
 dependence that the *points* have, which is right only if the whole joint forecast is: see `prerank.calibration.signs`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -17,6 +17,7 @@ from prerank.calibration.intervals import Intervals
 from prerank.calibration.null import rank_spread
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.chunks import at_once
+from prerank.parallel import in_threads
 from prerank.randomness import bits_of_steps, case_keys
 
 
@@ -68,30 +69,44 @@ class Points(NamedTuple):
         """
         shape = (n_replicates, self.n_sets, self.n_projections)
         errors, maxima = (torch.empty(shape, dtype=torch.float64, device=self.levels.device) for _ in range(2))
-        for part, columns, sums in self.sums(rows, n_replicates):
+
+        def write(part: slice, columns: Tensor, sums: Tensor) -> None:
             own = None if centre is None else centre[..., columns]
             found = statistics(sums / self.total, self.levels, power, spread[..., columns], own)
             errors[part, :, columns], maxima[part, :, columns] = found
+
+        self._each(rows, n_replicates, write)
         return Replicates(errors, maxima)
 
-    def sums(self, rows: Callable[[int, int], Tensor], n_replicates: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Curves of data sets, summed over the cases, piece by piece: which replicates, which projections, (R, S, J, k)."""
+    def sums(self, rows: Callable[[int, int], Tensor], n_replicates: int) -> Tensor:
+        """Curves of data sets, summed over the cases, (B, S, J, K)."""
+        shape = (n_replicates, self.n_sets, len(self.levels), self.n_projections)
+        found = torch.empty(shape, dtype=torch.float64, device=self.levels.device)
+
+        def write(part: slice, columns: Tensor, sums: Tensor) -> None:
+            found[part][..., columns] = sums
+
+        self._each(rows, n_replicates, write)
+        return found
+
+    def _each(
+        self,
+        rows: Callable[[int, int], Tensor],
+        n_replicates: int,
+        write: Callable[[slice, Tensor, Tensor], None],
+    ) -> None:
+        """Curves summed over the cases, piece by piece: which replicates, which projections, (R, S, J, k)."""
         widest = max(table.width * len(columns) for columns, table in self.tables)
         size = at_once(self.n_sets * self.n_cases * widest, self.levels.device)
-        for start in range(0, n_replicates, size):
+
+        def work(start: int) -> None:
             part = slice(start, min(start + size, n_replicates))
             chosen = rows(part.start, part.stop).reshape(-1, self.n_cases)
             for columns, table in self.tables:
                 sums = table.sums(chosen, self.weights)
-                yield part, columns, sums.reshape(-1, self.n_sets, *sums.shape[1:])
+                write(part, columns, sums.reshape(-1, self.n_sets, *sums.shape[1:]))
 
-    def all_sums(self, rows: Callable[[int, int], Tensor], n_replicates: int) -> Tensor:
-        """The same in one array, (B, S, J, K)."""
-        shape = (n_replicates, self.n_sets, len(self.levels), self.n_projections)
-        found = torch.empty(shape, dtype=torch.float64, device=self.levels.device)
-        for part, columns, sums in self.sums(rows, n_replicates):
-            found[part][..., columns] = sums
-        return found
+        in_threads(work, range(0, n_replicates, size), spread=self.levels.device.type == "cpu")
 
     def moments(self, shares: Tensor, exponent: int) -> Tensor:
         """First or second powers of the contributions expected of picked points, by the cases' factors (N,): (S, J, K)."""

@@ -13,6 +13,7 @@ from prerank.calibration.null import block_sums, pce_null
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.chunks import chunks
 from prerank.forecast import accepts_arrays
+from prerank.parallel import single_threaded
 from prerank.randomness import bits_of_steps, case_keys
 
 MANY_CASES = 100_000  # from here on sets of cases are resampled: their sums cost one pass, and say the same
@@ -28,6 +29,7 @@ class PCEInterval(NamedTuple):
     high: float
 
 
+@single_threaded()
 @accepts_arrays("pit", "null", "blocks")
 def pce_interval(
     pit: ProjectedPIT | Tensor,
@@ -67,6 +69,7 @@ def pce_interval(
     return PCEInterval(*(float(limit.reshape(())) for limit in several))
 
 
+@single_threaded()
 def pce_intervals(
     pit: ProjectedPIT,
     coverage: float,
@@ -96,6 +99,7 @@ def pce_intervals(
     return estimate, (estimate - margin).clamp_min(0.0), (estimate + margin).clamp_max(1.0)
 
 
+@single_threaded()
 def pce_intervals_of_groups(
     pit: ProjectedPIT,
     null: Tensor | None,

@@ -17,6 +17,7 @@ from prerank.calibration.intervals import curve_sums, steps
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.chunks import chunks
 from prerank.forecast import accepts_arrays
+from prerank.parallel import single_threaded
 from prerank.randomness import numpy_generator
 
 REPLICATES = 50_000  # the size of a 5 % test is then known to 0.1 points
@@ -61,6 +62,7 @@ def null_cells(levels: np.ndarray, n_members: int | None, unrandomised: bool) ->
     return probability, (cells[:, None] <= cells[:-1]).astype(float)
 
 
+@single_threaded()
 def pce_null(
     n_cases: int,
     n_levels: int = 100,
@@ -175,6 +177,7 @@ class Band(NamedTuple):
     pointwise: float
 
 
+@single_threaded()
 def reliability_band(
     n_cases: int,
     coverage: float = 0.95,
@@ -229,6 +232,7 @@ def _band_of_ranks(n_cases: int, coverage: float, grid: Tensor, curves: np.ndarr
     return Band(grid, (grid - half).clamp_min(0.0), (grid + half).clamp_max(1.0), pointwise)
 
 
+@single_threaded()
 @accepts_arrays("pit", "levels", "expected", "blocks")
 def corrected_pce(
     pit: ProjectedPIT | Tensor,

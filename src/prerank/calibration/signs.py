@@ -23,6 +23,7 @@ from prerank.calibration.exchange import Replicates, known_spread, points_of
 from prerank.calibration.null import null_cells
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.chunks import at_once, chunks
+from prerank.parallel import in_threads
 from prerank.randomness import bits_of_steps, case_keys
 
 UNITS = 1024  # cases, or blocks, from which on several share a sign
@@ -190,6 +191,20 @@ def signs_of(pit: ProjectedPIT, sums: list[UnitSums], setting: Setting, spread: 
     )
 
 
+class _Piece(NamedTuple):
+    """The sums of some models (sets) and some projections."""
+
+    part: UnitSums
+    sets: slice
+    some: Tensor
+
+    def curves(self, signs: Tensor) -> Tensor:
+        """Curves less their expectation for signs (B, units), in the unit of the sums: (s, k, B, J)."""
+        sums = self.part.sums[self.sets][:, :, self.some].movedim(1, 0)  # (units, s, k, U)
+        found = (signs.to(sums.dtype) @ sums.flatten(1)).unflatten(1, sums.shape[1:]).movedim(0, -2)
+        return found if self.part.curves is None else found.double() @ self.part.curves[self.some]
+
+
 class SignTest(NamedTuple):
     """Sums of all cases, ready for replicates; `total` is the weight of all, in the unit of the sums.
 
@@ -226,27 +241,28 @@ class SignTest(NamedTuple):
         n_rows = min(n_replicates + 1, at_once(len(self.keys), spread.device))
         for start in range(0, n_replicates + 1, n_rows):
             rows = slice(start, min(start + n_rows, n_replicates + 1))
-            for sets, place, curves in self._curves(self._signs(rows), columns):
-                own = place - columns.start
+            signs = self._signs(rows)
+
+            def write(piece: _Piece, rows: slice = rows, signs: Tensor = signs) -> None:
+                own = piece.part.columns[piece.some] - columns.start
+                curves = piece.curves(signs) / self.total
                 if offset.any():
-                    curves = curves + offset[own][:, None]
-                curves = curves.abs_()  # (s, k, B, J)
-                cells = (rows, sets, own)
-                maxima[cells] = (curves * scale[sets][:, own, None]).amax(-1).movedim(-1, 0)
+                    curves += offset[own][:, None]
+                curves.abs_()  # (s, k, B, J)
+                cells = (rows, piece.sets, own)
+                maxima[cells] = (curves * scale[piece.sets][:, own, None]).amax(-1).movedim(-1, 0)
                 errors[cells] = (curves if power == 1 else curves.pow_(power)).mean(-1).movedim(-1, 0)
+
+            in_threads(write, list(self._pieces(len(signs), columns)), spread=spread.device.type == "cpu")
         return Replicates(errors, maxima)
 
-    def _curves(self, signs: Tensor, columns: slice) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Curves less their expectation for signs (B, units): which models, which projections, (s, k, B, J)."""
+    def _pieces(self, n_rows: int, columns: slice) -> Iterator["_Piece"]:
         for part in self.sums:
             inside = ((part.columns >= columns.start) & (part.columns < columns.stop)).nonzero()[:, 0]
-            width = max(part.sums.shape[-1], len(self.levels))
-            for some in inside.split(at_once(len(signs) * width, signs.device)):
-                for sets in chunks(len(part.sums), len(signs) * len(some) * width, signs.device):
-                    sums = part.sums[sets][:, :, some].movedim(1, 0)  # (units, s, k, U)
-                    found = (signs.to(sums.dtype) @ sums.flatten(1)).unflatten(1, sums.shape[1:]).movedim(0, -2)
-                    curves = found if part.curves is None else found.double() @ part.curves[some]
-                    yield sets, part.columns[some], curves / self.total
+            values = n_rows * max(part.sums.shape[-1], len(self.levels))
+            for some in inside.split(at_once(values, inside.device)):
+                for sets in chunks(len(part.sums), values * len(some), inside.device):
+                    yield _Piece(part, sets, some)
 
     def _signs(self, rows: slice) -> Tensor:
         """Row 0 has the data as they are; the sign of a unit in any other depends on its key and the row alone."""

@@ -96,7 +96,7 @@ def _picked_sums(part: PreRankPIT, pit: ProjectedPIT, chunking: Chunking, shares
     points = points_of(pit.of(part.prerank), setting.levels, shares)
     first = points.first_rows()
     rows = picked_rows(points, case_keys(setting.seed, pit.case_ids, "exchange"))
-    sums = points.all_sums(lambda start, stop: first[None], 1), points.all_sums(rows, chunking.n_picked)
+    sums = points.sums(lambda start, stop: first[None], 1), points.sums(rows, chunking.n_picked)
     return torch.cat(sums)[:, 0]
 
 

@@ -19,6 +19,7 @@ from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.calibration.rowtests import FEWEST_SIGNS, Picked, RowTest, row_of, step_down
 from prerank.calibration.signs import Setting, SignTest, calibrated_spread, sign_sums, signs_of
 from prerank.forecast import accepts_arrays
+from prerank.parallel import single_threaded
 
 LEVEL = 0.05
 
@@ -60,6 +61,7 @@ class PCETest(NamedTuple):
     nulls: tuple[str, ...]
 
 
+@single_threaded()
 @accepts_arrays("pit", "levels", "blocks", "case_weights")
 def pce_test(
     pit: ProjectedPIT | Tensor,
@@ -192,6 +194,7 @@ def enough_replicates(n_groups: int) -> int:
     return math.ceil(2 * n_groups / LEVEL) - 1
 
 
+@single_threaded()
 @accepts_arrays("pit")
 def ks_test(pit: Tensor) -> Tensor:
     """p-value of the Kolmogorov-Smirnov test of uniformity for each projection, (N, K) -> (K,), for comparison."""
@@ -199,6 +202,7 @@ def ks_test(pit: Tensor) -> Tensor:
     return torch.tensor(np.array([stats.kstest(column, "uniform").pvalue for column in columns]))
 
 
+@single_threaded()
 @accepts_arrays("pit")
 def chi_square_test(pit: Tensor, n_bins: int = 10) -> Tensor:
     """p-value of the chi-square test on `n_bins` equal bins for each projection, (N, K) -> (K,), for comparison."""

@@ -23,6 +23,7 @@ from prerank.diagnosis.options import block_labels, groups_of, weight_per_case
 from prerank.diagnosis.result import FEW_BLOCKS, Check, tables
 from prerank.diagnosis.sources import Asked, LazySource, MemorySource, Source
 from prerank.forecast import as_tensor, is_lazy, label_text
+from prerank.parallel import single_threaded
 
 
 @overload
@@ -65,6 +66,7 @@ def check(
 ) -> GroupedCheck: ...
 
 
+@single_threaded()
 def check(
     y: Any,
     forecast: Any,
@@ -210,6 +212,7 @@ def _monte_carlo(test: PCETest, n_replicates: int, in_blocks: bool) -> list[str]
     ]
 
 
+@single_threaded()
 def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
     """The same table for PITs computed elsewhere: (N,) or (N, K), one row per column.
 

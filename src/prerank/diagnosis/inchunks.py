@@ -22,6 +22,7 @@ from prerank.diagnosis.missing import pit_of_present_members
 from prerank.diagnosis.suspicions import Sorted, first_members, sorted_members
 from prerank.diagnosis.units import Sizes, Units
 from prerank.forecast import Ensemble, Fills, LazyMembers, as_tensor, fills_of, in_one_precision, in_order
+from prerank.parallel import single_threaded
 
 _VALUES = 1 << 21  # values of members that are ranked at once
 
@@ -92,6 +93,7 @@ def survey(
     return found
 
 
+@single_threaded()
 def _look(
     block: np.ndarray,
     y: Tensor,
@@ -170,6 +172,7 @@ def ranked(
     return accumulated.result(power)
 
 
+@single_threaded()
 def _rank(block: np.ndarray, y: Tensor, per_case: PerCase, ranking: Ranking) -> Tally | None:
     """The tally of some cases, a few at a time; None if all are left out."""
     found: Tally | None = None
