@@ -47,23 +47,23 @@ def row_of(
     part: PreRankPIT,
     columns: slice,
     signs: SignTest,
+    by_signs: Replicates,
     picked: Picked,
     setting: Setting,
     weighted: bool,
-    n_replicates: int,
     power: float,
 ) -> RowTest:
-    """The test of one pre-rank by the best null distribution there is.
+    """The test of one pre-rank by the best null distribution there is; `by_signs` has those of all projections.
 
     One projection without blocks: the exact one, of (N, M), or by picking points where ranks tie or something is weighted.
     Several, or blocks: random signs. Few cases have few patterns of signs, so their projections are tested one by one.
     """
     known = bool(part.law_is_known.all()) and not weighted
-    found = signs.statistics(columns, n_replicates, power)
+    found = Replicates(*(values[..., columns] for values in by_signs))
     if setting.n_blocks is None and (len(part.names) == 1 or setting.n_effective < FEWEST_SIGNS):
         if known:
             return _exact(part, found, setting, power)
-        replicates = picked(columns, part, n_replicates)
+        replicates = picked(columns, part, len(found.pce) - 1)
         if replicates is not None:
             return _by_points(replicates, found)
     if part.unrandomised and not known:

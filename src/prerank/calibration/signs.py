@@ -30,6 +30,7 @@ UNITS = 1024  # cases, or blocks, from which on several share a sign
 _WHOLE = 1 << 30  # what the weights of all cases sum to, as whole numbers
 _DIGITS = 52  # binary digits of a sum that is exact in double precision
 _MOST_DIGITS = 40
+_BITS = 31  # of a hash
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +197,12 @@ class _Piece(NamedTuple):
 
     part: UnitSums
     sets: slice
-    some: Tensor
+    some: slice
+
+    @property
+    def columns(self) -> Tensor:
+        """Which projections these are."""
+        return self.part.columns[self.some]
 
     def curves(self, signs: Tensor) -> Tensor:
         """Curves less their expectation for signs (B, units), in the unit of the sums: (s, k, B, J)."""
@@ -229,22 +235,22 @@ class SignTest(NamedTuple):
         pits = at_levels(self.sums, self.spread.shape[-1]).mean(-1) / self.total
         return (pits - pits.mean(1, keepdim=True)).square().sum(1) * setting.n_effective
 
-    def statistics(self, columns: slice, n_replicates: int, power: float) -> Replicates:
-        """Those of the data, in row 0, and of `n_replicates` sets of signs, for some projections: (B + 1, S, k)."""
-        spread = self.spread[..., columns]
+    def statistics(self, n_replicates: int, power: float) -> Replicates:
+        """Those of the data, in row 0, and of `n_replicates` sets of signs, for all projections: (B + 1, S, K)."""
+        spread = self.spread
         n_sets, n_projections = len(spread), spread.shape[-1]
         shape = (n_replicates + 1, n_sets, n_projections)
         errors, maxima = (torch.empty(shape, dtype=torch.float64, device=spread.device) for _ in range(2))
-        offset = (self.centre[:, columns] - self.levels[:, None]).mT  # (k, J)
+        offset = (self.centre - self.levels[:, None]).mT  # (K, J)
         inside = ((self.levels > 0) & (self.levels < 1))[:, None] & (spread > 1e-12)
-        scale = (inside / torch.where(inside, spread, 1.0)).mT  # (S, k, J)
+        scale = (inside / torch.where(inside, spread, 1.0)).mT  # (S, K, J)
         n_rows = min(n_replicates + 1, at_once(len(self.keys), spread.device))
         for start in range(0, n_replicates + 1, n_rows):
             rows = slice(start, min(start + n_rows, n_replicates + 1))
             signs = self._signs(rows)
 
             def write(piece: _Piece, rows: slice = rows, signs: Tensor = signs) -> None:
-                own = piece.part.columns[piece.some] - columns.start
+                own = piece.columns
                 curves = piece.curves(signs) / self.total
                 if offset.any():
                     curves += offset[own][:, None]
@@ -253,19 +259,21 @@ class SignTest(NamedTuple):
                 maxima[cells] = (curves * scale[piece.sets][:, own, None]).amax(-1).movedim(-1, 0)
                 errors[cells] = (curves if power == 1 else curves.pow_(power)).mean(-1).movedim(-1, 0)
 
-            in_threads(write, list(self._pieces(len(signs), columns)), spread=spread.device.type == "cpu")
+            in_threads(write, list(self._pieces(len(signs))), spread=spread.device.type == "cpu")
         return Replicates(errors, maxima)
 
-    def _pieces(self, n_rows: int, columns: slice) -> Iterator["_Piece"]:
+    def _pieces(self, n_rows: int) -> Iterator["_Piece"]:
         for part in self.sums:
-            inside = ((part.columns >= columns.start) & (part.columns < columns.stop)).nonzero()[:, 0]
-            values = n_rows * max(part.sums.shape[-1], len(self.levels))
-            for some in inside.split(at_once(values, inside.device)):
-                for sets in chunks(len(part.sums), values * len(some), inside.device):
+            device, values = part.sums.device, n_rows * max(part.sums.shape[-1], len(self.levels))
+            for some in chunks(part.sums.shape[2], values, device):
+                for sets in chunks(len(part.sums), values * (some.stop - some.start), device):
                     yield _Piece(part, sets, some)
 
     def _signs(self, rows: slice) -> Tensor:
         """Row 0 has the data as they are; the sign of a unit in any other depends on its key and the row alone."""
-        bits = bits_of_steps(self.keys, max(0, rows.start - 1), rows.stop - 1)
-        signs = ((bits & 1) * 2 - 1).double().T
+        first, last = max(0, rows.start - 1), rows.stop - 1
+        start = first // _BITS
+        words = bits_of_steps(self.keys, start, -(-last // _BITS))  # every word has the signs of 31 rows
+        bits = (words[..., None] >> torch.arange(_BITS, device=words.device)) & 1
+        signs = (2 * bits - 1).flatten(1)[:, first - start * _BITS : last - start * _BITS].double().T
         return signs if rows.start else torch.cat([signs.new_ones(1, len(self.keys)), signs])

@@ -133,8 +133,9 @@ def assembled(
     weighted = setting.weighted or pit.pick is not None
 
     def rows(count: int) -> list[RowTest]:
+        by_signs = signs.statistics(count, power)
         return [
-            row_of(part, slice(end - len(part.names), end), signs, picked, setting, weighted, count, power)
+            row_of(part, slice(end - len(part.names), end), signs, by_signs, picked, setting, weighted, power)
             for part, end in zip(pit.parts, ends, strict=True)
         ]
 
