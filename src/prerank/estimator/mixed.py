@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws, normal_as_mixture
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    GaussianMixture,
+    case_by_case,
+    equally_weighted_draws,
+    normal_as_mixture,
+    select_cases,
+)
 from prerank.randomness import case_keys, uniform
 
 _NEVER = -1e4  # a log weight whose exponential is zero, and which can be computed with
@@ -108,9 +116,11 @@ class Mixed(Distribution):
 
     def select(self, cases: Tensor | slice) -> "Mixed":
         """The same forecast for some of its cases."""
-        if not all(hasattr(each, "select") for each in self.parts):
-            raise TypeError(f"{self!r} cannot be cut into cases, since its parts cannot")
-        return Mixed([each.select(cases) for each in self.parts])  # type: ignore[attr-defined]
+        return Mixed([select_cases(each, cases) for each in self.parts])
+
+    def case_by_case(self) -> "Mixed":
+        """The same forecast, its draws of a case independent of the cases beside it where its parts can be cut."""
+        return Mixed([case_by_case(each) for each in self.parts])
 
 
 def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
@@ -194,3 +204,16 @@ class SideBySide(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         return torch.cat([each.sample(torch.Size(sample_shape)) for each in self.parts], -2)
+
+    def select(self, cases: Tensor | slice) -> "SideBySide":
+        """The same forecast for some of its cases: runs of cases of one part, side by side."""
+        places = torch.arange(sum(self.sizes))[cases.cpu() if isinstance(cases, Tensor) else cases]
+        ends = torch.tensor(self.sizes).cumsum(0)
+        part = torch.searchsorted(ends, places, right=True)
+        within = places - (ends - torch.tensor(self.sizes))[part]
+        runs = torch.tensor_split(torch.arange(len(places)), (part.diff() != 0).nonzero()[:, 0] + 1)
+        return SideBySide([select_cases(self.parts[int(part[run[0]])], within[run]) for run in runs if len(run)])
+
+    def case_by_case(self) -> "SideBySide":
+        """The same forecast, its draws of a case independent of the cases beside it where its parts can be cut."""
+        return SideBySide([case_by_case(each) for each in self.parts])

@@ -15,7 +15,16 @@ from torch.distributions.transforms import identity_transform
 from prerank.estimator.predictions import predict_distribution, require_targets
 from prerank.estimator.regressor import MixtureRegressor
 from prerank.estimator.scorers import LogLikelihood
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, described, equally_weighted_draws, require_whole
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    GaussianMixture,
+    case_by_case,
+    described,
+    equally_weighted_draws,
+    require_whole,
+    select_cases,
+)
 
 _FOR_THE_MEAN = 1000  # draws, where a mean has no closed form
 
@@ -94,7 +103,11 @@ class Transformed(Distribution):
 
     def select(self, cases: Tensor | slice) -> "Transformed":
         """The same forecast for some of its cases."""
-        return Transformed(self.base.select(cases), self.transforms)  # type: ignore[attr-defined]
+        return Transformed(select_cases(self.base, cases), self.transforms)
+
+    def case_by_case(self) -> "Transformed":
+        """The same forecast, its draws of a case independent of the cases beside it where the base can be cut."""
+        return Transformed(case_by_case(self.base), self.transforms)
 
 
 class TransformedTargets(MetaEstimatorMixin, RegressorMixin, BaseEstimator):

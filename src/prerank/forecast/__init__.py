@@ -3,6 +3,7 @@
 from prerank.forecast.alignment import NAMES as USUAL_NAMES
 from prerank.forecast.alignment import Axes, Labels, label_text, labels_of, positions
 from prerank.forecast.arrays import accepts_arrays, as_observations, as_tensor, described
+from prerank.forecast.cutting import CannotBeCut, CaseByCase, can_be_cut, case_by_case, select_cases
 from prerank.forecast.draws import Forecast, differentiable_draws, equally_weighted_draws, require_vector_distribution
 from prerank.forecast.elementwise import blocks, log_sum_exp, total
 from prerank.forecast.ensemble import Ensemble
@@ -18,6 +19,8 @@ from prerank.forecast.whole import require_whole
 __all__ = [
     "USUAL_NAMES",
     "Axes",
+    "CannotBeCut",
+    "CaseByCase",
     "Ensemble",
     "Fills",
     "Forecast",
@@ -30,6 +33,8 @@ __all__ = [
     "as_observations",
     "as_tensor",
     "blocks",
+    "can_be_cut",
+    "case_by_case",
     "described",
     "differentiable_draws",
     "equally_weighted_draws",
@@ -55,5 +60,6 @@ __all__ = [
     "require_parameters",
     "require_vector_distribution",
     "require_whole",
+    "select_cases",
     "total",
 ]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from prerank.forecast import Ensemble, equally_weighted_draws
+from prerank.forecast import Ensemble, case_by_case, equally_weighted_draws, select_cases
 
 
 class Moved(Distribution):
@@ -22,6 +22,14 @@ class Moved(Distribution):
         self.base, self.centre = base, centre
         self.shift, self.scale = shift.to(centre), scale.to(centre)
         super().__init__(base.batch_shape, base.event_shape, validate_args=False)
+
+    def select(self, cases: Tensor | slice) -> "Moved":
+        """The same forecast for some of its cases."""
+        return Moved(select_cases(self.base, cases), self.centre[cases], self.shift, self.scale)
+
+    def case_by_case(self) -> "Moved":
+        """The same forecast, its draws of a case independent of the cases beside it where the base can be cut."""
+        return Moved(case_by_case(self.base), self.centre, self.shift, self.scale)
 
     @property
     def support(self) -> constraints.Constraint:

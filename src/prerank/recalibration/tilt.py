@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, Forecast, equally_weighted_draws, normal_as_mixture, require_whole
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    case_by_case,
+    equally_weighted_draws,
+    normal_as_mixture,
+    require_whole,
+)
 from prerank.recalibration.basis import by_case, log_tilt
 from prerank.recalibration.features import standardised
 from prerank.recalibration.guard import Guard, Verdict
@@ -143,7 +150,7 @@ def _distribution(forecast: Forecast) -> Distribution:
         )
     law = normal_as_mixture(forecast)
     assert isinstance(law, Distribution)
-    return law
+    return case_by_case(law)
 
 
 def _density(pits: Tensor, weights: Tensor) -> Tensor:
