@@ -13,8 +13,8 @@ from prerank.forecast.lazymembers import LazyMembers, in_order, is_lazy, observa
 from prerank.forecast.mixture import GaussianMixture, normal_as_mixture
 from prerank.forecast.precision import in_one_precision, precision_of
 from prerank.forecast.requirements import require_fitting, require_members, require_observations, require_parameters
-from prerank.forecast.support import inside_support, refuse_outside_support
-from prerank.forecast.whole import require_whole
+from prerank.forecast.support import has_bounds_within, inside_support, refuse_outside_support
+from prerank.forecast.whole import require_number, require_ridges, require_whole, require_yes_or_no
 
 __all__ = [
     "USUAL_NAMES",
@@ -39,6 +39,7 @@ __all__ = [
     "differentiable_draws",
     "equally_weighted_draws",
     "fills_of",
+    "has_bounds_within",
     "in_one_precision",
     "in_order",
     "inside_support",
@@ -56,10 +57,13 @@ __all__ = [
     "refuse_swapped",
     "require_fitting",
     "require_members",
+    "require_number",
     "require_observations",
     "require_parameters",
+    "require_ridges",
     "require_vector_distribution",
     "require_whole",
+    "require_yes_or_no",
     "select_cases",
     "total",
 ]

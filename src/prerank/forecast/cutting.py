@@ -1,8 +1,8 @@
-"""Some cases of any forecast, torch's own distributions among them, and draws of a case that do not depend on its companions.
+"""Some cases of any forecast, torch's own distributions among them, and draws of a case that do not depend on the others.
 
-A distribution of torch's is made of parameters with an axis of cases, which its class names (`arg_constraints`), and of other
-distributions. It is cut by making it anew from the same parameters of fewer cases. A class of someone else's may hold more
-than it says, so it is cut only if it has a `select` of its own.
+A distribution of torch's is made of parameters with an axis of cases, which its class names (`arg_constraints`), and of
+other distributions. It is cut by making it anew from the same parameters of fewer cases. A class of someone else's may
+hold more than it says, so it is cut only if it has a `select` of its own.
 """
 
 import inspect
@@ -23,6 +23,7 @@ from torch.distributions import (
     constraints,
 )
 
+from prerank.forecast.arrays import described
 from prerank.forecast.ensemble import Ensemble
 from prerank.randomness import case_keys
 
@@ -36,8 +37,9 @@ class CannotBeCut(TypeError):
     """A distribution of which some cases cannot be had by themselves."""
 
     def __init__(self, what: object) -> None:
-        name = type(what).__name__
-        super().__init__(f"a {name} cannot be cut into cases; give its class a select(cases), or pass draws as an Ensemble")
+        super().__init__(
+            f"{described(what)} cannot be cut into cases; give its class a select(cases), or pass draws as an Ensemble"
+        )
 
 
 def select_cases(forecast: Any, cases: Cases) -> Any:
@@ -216,11 +218,14 @@ class CaseByCase(Distribution):
         n_cases = self.batch_shape[-1]
         ids = torch.arange(n_cases) if case_ids is None else case_ids.cpu()
         keys = case_keys(seed, ids, stream, "case by case").tolist()
-        cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
+        # a device that was never used holds no parameters, and torch.manual_seed would note the seed for it, slowly
+        cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
         drawn = []
         with torch.random.fork_rng(devices=cuda), torch.no_grad():
             for case, key in enumerate(keys):
-                torch.manual_seed(key & ((1 << 63) - 1))
+                torch.default_generator.manual_seed(key & ((1 << 63) - 1))
+                if cuda:
+                    torch.cuda.manual_seed_all(key & ((1 << 63) - 1))
                 drawn.append(select_cases(self.law, slice(case, case + 1)).sample(torch.Size((n_draws,)))[:, 0])
         return Ensemble(torch.stack(drawn))
 

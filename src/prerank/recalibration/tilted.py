@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from prerank.calibration import view_of
-from prerank.forecast import CaseByCase, Ensemble, can_be_cut, equally_weighted_draws
+from prerank.forecast import CaseByCase, Ensemble, can_be_cut, case_by_case, equally_weighted_draws
 from prerank.randomness import case_keys, uniform
 from prerank.recalibration.basis import log_tilt
 from prerank.recalibration.oldpits import OldPITs
@@ -62,7 +62,9 @@ class Tilted(Distribution):
         share: float = 1.0,
         largest: int | None = None,
     ) -> None:
-        self.base, self.pits, self.theta, self.pool, self.share = base, pits, theta, pool, share
+        # a case must not share its draws with those of another chunk, nor have others when it is cut out
+        self.base = base if isinstance(base, Tilted) else case_by_case(base)
+        self.pits, self.theta, self.pool, self.share = pits, theta, pool, share
         self.largest = LARGEST_POOL * pool if largest is None else largest
         self.case_ids = torch.arange(base.batch_shape[-1]) if case_ids is None else case_ids
         self._known = _Known()
