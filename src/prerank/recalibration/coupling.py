@@ -105,6 +105,7 @@ class EnsembleCopulaCoupling:
 
     def __post_init__(self) -> None:
         require_whole(self.n_draws, "n_draws")
+        require_whole(self.seed, "seed", at_least=None)
 
     def fit(self, forecast: Any, y: Any) -> "EnsembleCopulaCoupling":
         """Learn the margins from held-out cases: observations (N, D)."""
@@ -145,6 +146,11 @@ class SchaakeShuffle:
     seed: int = 0
     history_: Tensor = field(init=False, repr=False)
     margins_: RecalibratedMargins = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.n_draws is not None:
+            require_whole(self.n_draws, "n_draws")
+        require_whole(self.seed, "seed", at_least=None)
 
     def fit(self, forecast: Any, y: Any) -> "SchaakeShuffle":
         """Learn the margins from held-out cases, and take their observations as history where none is given."""

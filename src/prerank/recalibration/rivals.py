@@ -54,6 +54,7 @@ class HDRRecalibration:
     def __post_init__(self) -> None:
         require_whole(self.n_draws, "n_draws")
         require_whole(self.n_pool, "n_pool", at_least=2)
+        require_whole(self.seed, "seed", at_least=None)
 
     @torch.no_grad()
     def fit(self, forecast: Any, y: Any) -> "HDRRecalibration":
@@ -110,6 +111,7 @@ class LatentRecalibration:
 
     def __post_init__(self) -> None:
         require_whole(self.n_draws, "n_draws")
+        require_whole(self.seed, "seed", at_least=None)
 
     @torch.no_grad()
     def fit(self, forecast: Any, y: Any) -> "LatentRecalibration":
