@@ -14,7 +14,7 @@ from prerank.forecast.mixture import GaussianMixture, normal_as_mixture
 from prerank.forecast.precision import in_one_precision, precision_of
 from prerank.forecast.requirements import require_fitting, require_members, require_observations, require_parameters
 from prerank.forecast.support import has_bounds_within, inside_support, refuse_outside_support
-from prerank.forecast.whole import require_number, require_ridges, require_whole, require_yes_or_no
+from prerank.forecast.whole import require_number, require_real, require_ridges, require_whole, require_yes_or_no
 
 __all__ = [
     "USUAL_NAMES",
@@ -60,6 +60,7 @@ __all__ = [
     "require_number",
     "require_observations",
     "require_parameters",
+    "require_real",
     "require_ridges",
     "require_vector_distribution",
     "require_whole",

@@ -80,11 +80,10 @@ def _cut(law: Distribution, cases: Cases, axis: int) -> Distribution:
         return law.select(cases)
     if not kind.__module__.startswith("torch.distributions"):
         raise CannotBeCut(law)
+    cut: Distribution
     if isinstance(law, Independent):
-        cut: Distribution = Independent(
-            _cut(law.base_dist, cases, axis), law.reinterpreted_batch_ndims, validate_args=False
-        )
-    elif kind is TransformedDistribution:
+        cut = Independent(_cut(law.base_dist, cases, axis), law.reinterpreted_batch_ndims, validate_args=False)
+    elif isinstance(law, TransformedDistribution) and kind is TransformedDistribution:
         shape = law.batch_shape + law.event_shape
         parts = [_cut_transform(each, cases, axis, shape) for each in law.transforms]
         cut = TransformedDistribution(_cut(law.base_dist, cases, axis), parts, validate_args=False)

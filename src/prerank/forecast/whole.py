@@ -29,6 +29,13 @@ def require_whole(value: Any, name: str, at_least: int | None = 1, at_most: int 
     return whole
 
 
+def require_real(value: Any, name: str, said: str) -> float:
+    """A number as such; text, True, None and complex numbers are refused in the words of `said`."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name}={value!r}: {said}")
+    return float(value)
+
+
 def require_number(
     value: Any, name: str, at_least: float = -math.inf, at_most: float = math.inf, *, above: float = -math.inf
 ) -> float:
@@ -41,9 +48,7 @@ def require_number(
     ends = [("above", above), ("of at least", at_least), ("of at most", at_most)]
     stated = [f"{text} {end:g}" for text, end in ends if math.isfinite(end)]
     said = " ".join(["a finite number", " and ".join(stated).replace("and of", "and")]).strip()
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name}={value!r}: {said}")
-    number = float(value)
+    number = require_real(value, name, said)
     if not (math.isfinite(number) and at_least <= number <= at_most and number > above):
         raise ValueError(f"{name}={value!r}: {said}")
     return number

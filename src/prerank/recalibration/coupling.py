@@ -22,7 +22,7 @@ from prerank.forecast import (
     require_whole,
 )
 from prerank.randomness import case_keys, uniform
-from prerank.recalibration.densities import as_mixture, held_out_cases, one_model, require_fitted
+from prerank.recalibration.densities import as_mixture, held_out_cases, one_model, require_fitted, require_targets
 from prerank.recalibration.quantiles import QuantileMap, from_normal_scores, margins, normal_scores, plotting_levels
 
 
@@ -58,13 +58,12 @@ class RecalibratedMargins:
             raise ValueError(
                 f"{type(self).__name__} is not fitted yet; call fit(forecast, y) with held-out cases first"
             )
-        mixture = as_mixture(one_model(forecast))
-        n_targets = self.scores_.shape[-1]
-        if mixture.n_targets != n_targets:
-            raise ValueError(f"fitted on {n_targets} targets, but the forecast is for {mixture.n_targets}")
+        checked = one_model(forecast)
+        require_targets(self, checked, self.scores_.shape[-1])
+        mixture = as_mixture(checked)
         expected = torch.special.ndtri(plotting_levels(len(self.scores_), self.scores_))
         levels = torch.special.ndtri(plotting_levels(require_whole(n_levels, "n_levels"), self.scores_))
-        wanted = QuantileMap(expected, self.scores_)(levels[:, None].expand(-1, n_targets))
+        wanted = QuantileMap(expected, self.scores_)(levels[:, None].expand(-1, mixture.n_targets))
         parts = [self._of(mixture.select(cases), wanted) for cases in self._few(mixture, len(levels))]
         return torch.cat(parts)
 

@@ -30,6 +30,7 @@ from prerank.forecast import (
 )
 from prerank.randomness import seeded
 from prerank.recalibration.parts import in_parts
+from prerank.wording import counted
 
 
 def held_out_cases(forecast: Any, y: Any, at_least: int = 1) -> tuple[Forecast, Tensor]:
@@ -65,6 +66,16 @@ def require_fitted(step: object, attribute: str) -> None:
     """Refuse to go on before `fit`, which sets the attribute."""
     if not hasattr(step, attribute):
         raise ValueError(f"{type(step).__name__} is not fitted yet; call fit(forecast, y) with held-out cases first")
+
+
+def require_targets(step: object, forecast: Forecast, fitted: int) -> None:
+    """Refuse a forecast of another number of targets than was fitted on."""
+    targets = forecast.n_targets if isinstance(forecast, Ensemble) else forecast.event_shape[-1]
+    if targets != fitted:
+        raise ValueError(
+            f"{type(step).__name__} was fitted on {counted(fitted, 'target')}, but the forecast is for {targets}; "
+            "give it a forecast of the same targets"
+        )
 
 
 def kernel_mixture(ensemble: Ensemble) -> GaussianMixture:
@@ -123,7 +134,8 @@ class DensityScale:
 
     `falling` (N, M) holds the log densities of M draws of each case, highest first. A point as probable as the highest
     draw has mass 0, as the lowest 1, linear between neighbours. Beyond the draws mass goes on, so that points can be told
-    apart there: below 0 by the nats above the highest draw, above 1 by the nats below the lowest.
+    apart there: below 0 by the nats above the highest draw, above 1 by the nats below the lowest. Log densities are exact up
+    to `resolution` times their size.
 
     >>> scale = DensityScale(torch.tensor([[0.0, -1.0, -3.0]]))
     >>> scale.mass(torch.tensor([[0.5, 0.0, -1.0, -2.0, -4.0]]))
@@ -133,6 +145,7 @@ class DensityScale:
     """
 
     falling: Tensor
+    resolution: float = 0.0
 
     def mass(self, log_densities: Tensor) -> Tensor:
         """Mass of log densities (N, P): (N, P), infinite for those of impossible points."""
@@ -157,11 +170,23 @@ class DensityScale:
         share = mass * last - place
         return self.falling[:, place] * (1.0 - share) + self.falling[:, place + 1] * share
 
+    def threshold(self, mass: float) -> Tensor:
+        """The log density (N,) at which a mass is reached, rounded so that points of this mass are not below it."""
+        exact = self.log_density(mass)
+        rounding = 256 * self.resolution * (1 + exact.abs()) + 1e-12 * (1 + self.falling[:, 0] - self.falling[:, -1])
+        return exact - rounding
 
-def density_scale(forecast: Distribution, n_draws: int, seed: int, stream: str) -> DensityScale:
-    """The scale of every case, from `n_draws` draws of its own."""
-    parts = []
+
+def density_scale(forecast: Distribution, n_draws: int, seed: int, stream: str, common: bool = False) -> DensityScale:
+    """The scale of every case in double precision, from `n_draws` draws of its own.
+
+    With `common` random numbers are the same in every case, where draws can be keyed by case.
+    """
+    parts, resolution = [], 0.0
     for _, part, ids in in_parts(forecast, n_draws):
-        drawn = equally_weighted_draws(part, n_draws, seed, stream, ids).members
-        parts.append(log_density(part, drawn).sort(-1, descending=True).values)
-    return DensityScale(torch.cat(parts))
+        names = torch.zeros_like(ids) if common else ids
+        drawn = equally_weighted_draws(part, n_draws, seed, stream, names).members
+        found = log_density(part, drawn)
+        resolution = torch.finfo(found.dtype).eps
+        parts.append(found.double().sort(-1, descending=True).values)
+    return DensityScale(torch.cat(parts), resolution)

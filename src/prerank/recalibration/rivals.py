@@ -21,6 +21,7 @@ from prerank.recalibration.densities import (
     log_density,
     one_model,
     require_fitted,
+    require_targets,
 )
 from prerank.recalibration.parts import in_parts
 from prerank.recalibration.quantiles import Components, QuantileMap, from_normal_scores, normal_scores, plotting_levels
@@ -50,6 +51,7 @@ class HDRRecalibration:
     n_pool: int = 1000
     seed: int = 0
     masses_: Tensor = field(init=False, repr=False)
+    n_targets_: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_whole(self.n_draws, "n_draws")
@@ -64,13 +66,16 @@ class HDRRecalibration:
         scale = density_scale(law, self.n_pool, self.seed, "held-out pool")
         masses = scale.mass(log_density(law, observed[:, None, :]))[:, 0].double()
         self.masses_ = masses.clamp(0.0, 1.0).sort().values
+        self.n_targets_ = observed.shape[-1]
         return self
 
     @torch.no_grad()
     def transform(self, forecast: Any) -> Ensemble:
         """`n_draws` equally weighted draws of every case."""
         require_fitted(self, "masses_")
-        law = as_density(one_model(forecast))
+        checked = one_model(forecast)
+        require_targets(self, checked, self.n_targets_)
+        law = as_density(checked)
         ends = self.masses_.new_tensor([0.0, 1.0])
         levels = torch.cat([ends[:1], plotting_levels(len(self.masses_), self.masses_), ends[1:]])
         corrected = QuantileMap(levels, torch.cat([ends[:1], self.masses_, ends[1:]])[:, None])
@@ -126,9 +131,9 @@ class LatentRecalibration:
     def transform(self, forecast: Any) -> Ensemble:
         """`n_draws` equally weighted draws of every case."""
         require_fitted(self, "lengths_")
-        mixture = as_mixture(one_model(forecast))
-        if mixture.n_targets != self.n_targets_:
-            raise ValueError(f"fitted on {self.n_targets_} targets, but the forecast is for {mixture.n_targets}")
+        checked = one_model(forecast)
+        require_targets(self, checked, self.n_targets_)
+        mixture = as_mixture(checked)
         levels = plotting_levels(len(self.lengths_), self.lengths_)
         expected = torch.as_tensor(chi(self.n_targets_).ppf(levels.cpu().numpy())).to(levels).log()
         stretch = QuantileMap(expected, self.lengths_.clamp_min(1e-300).log()[:, None])
