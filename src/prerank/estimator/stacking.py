@@ -25,8 +25,9 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
     `HistGradientBoostingRegressor()`; one is fitted for each target and fold of `cv`, a number of folds or a splitter of
     scikit-learn's.
 
-    Training rows get the prediction of models that have not seen them, and rows that come later the mean prediction of
-    all: as with scikit-learn's `TargetEncoder`, `fit_transform(X, y)` is not `fit(X, y).transform(X)`.
+    Training rows get the prediction of models that have not seen them: those of the other folds, and for rows that no fold
+    tests models of all rows that one does. Rows that come later get the mean prediction of the models of all folds: as with
+    scikit-learn's `TargetEncoder`, `fit_transform(X, y)` is not `fit(X, y).transform(X)`.
 
     Fitted: `models_` (for each fold one of each target), `n_features_in_`, `feature_names_in_`, `n_targets_`.
 
@@ -75,7 +76,9 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         predicted, self.models_ = np.full(targets.shape, np.nan), []
         cv = min(self.cv, len(features)) if isinstance(self.cv, Integral) else self.cv
+        tested = np.zeros(len(features), dtype=bool)
         for fold, (train, test) in enumerate(folds_by(cv, features, targets, groups, seed)):
+            tested[test] = True
             models = [
                 self._fitted(
                     seed + 1000 * fold + d, features[train], column, None if weights is None else weights[train]
@@ -85,9 +88,14 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
             predicted[test] = _predicted(models, features[test])
             self.models_.append(models)
         self.n_targets_ = targets.shape[1]
-        untested = np.isnan(predicted).all(1)
-        if untested.any():  # the first rows of a series, say
-            predicted[untested] = self._mean(features[untested])
+        untested = ~tested
+        if untested.any():  # the first rows of a series, say, which all models of the folds have seen
+            rest = None if weights is None else weights[~untested]
+            others = [
+                self._fitted(seed + 1000 * len(self.models_) + d, features[~untested], column, rest)
+                for d, column in enumerate(targets[~untested].T)
+            ]
+            predicted[untested] = _predicted(others, features[untested])
         return np.hstack([features, predicted])
 
     def transform(self, X: Any) -> Array:
