@@ -24,6 +24,7 @@ from prerank.estimator.settings import PAPER, fit_options, require_device, requi
 from prerank.estimator.tails import with_tail
 from prerank.estimator.units import in_target_units
 from prerank.forecast import GaussianMixture
+from prerank.saving import refusing_forgery
 from prerank.training import Bar, FitOptions, PreRankPenalty, Silent, forecast_of, listed
 
 _ROWS = 1 << 14  # rows forecast at a time where the result is smaller than the forecasts
@@ -324,7 +325,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         A model that was trained on another machine's device: `load(path).set_params(device=None)`.
         """
         parameters, fitted = read_model(path)
-        model = cls(**parameters)
+        with refusing_forgery(path, "MixtureRegressor"):
+            model = cls(**parameters)
         for name, value in fitted.items():
             setattr(model, name, value)
         return model

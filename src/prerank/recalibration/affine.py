@@ -31,7 +31,7 @@ _FAR = 20.0  # spreads from the mean: a bound beyond it is out of reach
 _AT_MOST = 512  # cases whose energy scores are compared
 _MEMBERS = 200  # members that these are computed from
 _ERRORS = 2.0  # standard errors by which the energy score may be worse
-_WHY = {
+REASONS = {  # why nothing was changed
     "": "no shift or spread is supported by the held-out cases",
     "bounded": (
         "the forecast has bounds within reach, and a shift or stretch would give probability to values that it calls "
@@ -216,7 +216,7 @@ class FittedAffine:
         if self.discrete:
             return "affine: nothing was changed; the forecast is discrete, and moved atoms would meet no observation"
         if not self.changed:
-            return f"affine: nothing was changed; {_WHY[self.why]}"
+            return f"affine: nothing was changed; {REASONS[self.why]}"
         shifts = ", ".join(f"{value:+.3g}" for value in self.shift.tolist())
         scales = ", ".join(f"{value:.3g}" for value in self.scale.tolist())
         return (
