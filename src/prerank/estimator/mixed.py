@@ -13,6 +13,7 @@ from prerank.forecast import (
     Forecast,
     GaussianMixture,
     case_by_case,
+    described,
     equally_weighted_draws,
     normal_as_mixture,
     select_cases,
@@ -32,6 +33,18 @@ def equal_mixture(forecasts: Sequence[Forecast]) -> Forecast:
     >>> equal_mixture([one, one])
     GaussianMixture(4 cases, 4 components, 3 targets)
     """
+    forecasts = list(forecasts) if isinstance(forecasts, Sequence) else [forecasts]
+    if not forecasts:
+        raise ValueError("no forecast to mix; give at least one")
+    for each in forecasts:
+        if not isinstance(each, Ensemble | Distribution):
+            raise TypeError(f"{described(each)} is no forecast; mix Ensembles or torch distributions")
+    if len({isinstance(each, Ensemble) for each in forecasts}) > 1:
+        raise TypeError("some forecasts are ensembles and others distributions, which cannot be mixed; give one kind")
+    sizes = [_sizes(each) for each in forecasts]
+    if len(set(sizes)) > 1:
+        found = ", ".join(f"{cases} cases and {targets} targets" for cases, targets in dict.fromkeys(sizes))
+        raise ValueError(f"forecasts that are mixed are for the same cases and targets, got {found}")
     if len(forecasts) == 1:
         return forecasts[0]
     if all(isinstance(each, Ensemble) for each in forecasts):
@@ -45,10 +58,19 @@ def equal_mixture(forecasts: Sequence[Forecast]) -> Forecast:
             torch.cat([each.loc for each in mixtures], -2),
             torch.cat([each.scale_tril for each in mixtures], -3),
         )
-    distributions = [each for each in laws if isinstance(each, Distribution)]
-    if len(distributions) < len(laws):
-        raise TypeError("some forecasts are ensembles and others distributions, which cannot be mixed; give one kind")
-    return Mixed(distributions)
+    return Mixed([each for each in laws if isinstance(each, Distribution)])
+
+
+def _sizes(forecast: Forecast) -> tuple[Any, Any]:
+    """Cases, one number or several with leading axes, and targets."""
+    batch, targets = (
+        (forecast.members.shape[:-2], forecast.n_targets)
+        if isinstance(forecast, Ensemble)
+        else (forecast.batch_shape, tuple(forecast.event_shape))
+    )
+    lead = tuple(batch)
+    targets = targets[0] if isinstance(targets, tuple) and len(targets) == 1 else targets
+    return (lead[0] if len(lead) == 1 else lead), targets
 
 
 def _of_ensembles(ensembles: Sequence[Ensemble]) -> Ensemble:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.forecast import Ensemble, Forecast, GaussianMixture, as_ensemble, equally_weighted_draws, require_whole
-from prerank.recalibration import marginal_quantiles
+from prerank.recalibration import checked_levels, marginal_quantiles
 
 
 def predict_distribution(estimator: Any, X: Any) -> Forecast:
@@ -34,19 +34,29 @@ def predict_distribution(estimator: Any, X: Any) -> Forecast:
         check_is_fitted(estimator)
         return predict_distribution(estimator.steps[-1][1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
     if isinstance(estimator, BaseSearchCV):
-        check_is_fitted(estimator)
-        return predict_distribution(estimator.best_estimator_, X)
+        return predict_distribution(_best(estimator), X)
     raise TypeError(
         f"{type(estimator).__name__} has no predict_distribution, nor has its last step or best estimator; "
         "use MixtureRegressor, or an estimator with a method of that name that returns a joint forecast"
     )
 
 
+def _best(search: BaseSearchCV) -> Any:
+    """The best estimator of a fitted search."""
+    if hasattr(search, "cv_results_") and not hasattr(search, "best_estimator_"):
+        raise TypeError(
+            f"the {type(search).__name__} was fitted with refit=False and kept no estimator to forecast with; give it "
+            "refit=True, or fit the estimator with the best parameters yourself"
+        )
+    check_is_fitted(search)
+    return search.best_estimator_
+
+
 def inmost(estimator: Any) -> Any:
     """The estimator that forecasts, inside pipelines and searches."""
     if isinstance(estimator, Pipeline):
         return inmost(estimator.steps[-1][1])
-    return inmost(estimator.best_estimator_) if isinstance(estimator, BaseSearchCV) else estimator
+    return inmost(_best(estimator)) if isinstance(estimator, BaseSearchCV) else estimator
 
 
 def as_forecast(estimator: Any, y: Any) -> Any:
@@ -115,13 +125,11 @@ def predict_quantiles(
     They say nothing about targets together; for that there are `sample` and `prerank.recalibration.HighestDensityRegions`.
     """
     forecast = predict_distribution(estimator, X)
-    wanted = np.asarray(levels, dtype=np.float64)
-    if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
-        raise ValueError(f"levels={levels!r}: a list of probabilities between 0 and 1, such as (0.05, 0.5, 0.95)")
+    wanted = checked_levels(levels)
     if isinstance(forecast, GaussianMixture):
-        return marginal_quantiles(forecast, torch.as_tensor(wanted)).cpu().numpy()
+        return marginal_quantiles(forecast, wanted).cpu().numpy()
     if isinstance(forecast, Distribution):
         forecast = equally_weighted_draws(forecast, require_whole(n_draws, "n_draws"), seed)
     if forecast.weights is not None:
         raise TypeError("quantiles of a weighted ensemble are not defined here; resample its members first")
-    return np.moveaxis(np.quantile(forecast.members.cpu().numpy(), wanted, axis=-2), 0, -2)
+    return np.moveaxis(np.quantile(forecast.members.cpu().numpy(), wanted.cpu().numpy(), axis=-2), 0, -2)

@@ -8,7 +8,7 @@ from prerank.forecast.draws import Forecast, differentiable_draws, equally_weigh
 from prerank.forecast.elementwise import blocks, log_sum_exp, total
 from prerank.forecast.ensemble import Ensemble
 from prerank.forecast.fills import Fills, fills_of, refuse_fill_values
-from prerank.forecast.layout import Inputs, as_ensemble, observations_and_forecast, refuse_swapped
+from prerank.forecast.layout import Inputs, as_ensemble, observations_and_forecast, refuse_idle_axes, refuse_swapped
 from prerank.forecast.lazymembers import LazyMembers, in_order, is_lazy, observations_and_lazy_members
 from prerank.forecast.mixture import GaussianMixture, normal_as_mixture
 from prerank.forecast.precision import in_one_precision, precision_of
@@ -53,6 +53,7 @@ __all__ = [
     "positions",
     "precision_of",
     "refuse_fill_values",
+    "refuse_idle_axes",
     "refuse_outside_support",
     "refuse_swapped",
     "require_fitting",

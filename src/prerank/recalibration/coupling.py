@@ -22,7 +22,14 @@ from prerank.forecast import (
     require_whole,
 )
 from prerank.randomness import case_keys, uniform
-from prerank.recalibration.densities import as_mixture, held_out_cases, one_model, require_fitted, require_targets
+from prerank.recalibration.densities import (
+    as_mixture,
+    held_out_cases,
+    members_of,
+    one_model,
+    require_fitted,
+    require_targets,
+)
 from prerank.recalibration.quantiles import QuantileMap, from_normal_scores, margins, normal_scores, plotting_levels
 
 
@@ -39,6 +46,7 @@ class RecalibratedMargins:
     """
 
     scores_: Tensor = field(init=False, repr=False)
+    n_members_: int | None = field(init=False, repr=False)
 
     @torch.no_grad()
     def fit(self, forecast: Any, y: Any) -> "RecalibratedMargins":
@@ -46,6 +54,7 @@ class RecalibratedMargins:
         checked, observed = held_out_cases(forecast, y, at_least=2)
         law = margins(as_mixture(checked))
         self.scores_ = normal_scores(observed.to(law.loc), law).sort(0).values
+        self.n_members_ = members_of(checked)
         return self
 
     @torch.no_grad()
@@ -58,7 +67,7 @@ class RecalibratedMargins:
             raise ValueError(
                 f"{type(self).__name__} is not fitted yet; call fit(forecast, y) with held-out cases first"
             )
-        checked = one_model(forecast)
+        checked = one_model(forecast, n_members=self.n_members_)
         require_targets(self, checked, self.scores_.shape[-1])
         mixture = as_mixture(checked)
         expected = torch.special.ndtri(plotting_levels(len(self.scores_), self.scores_))
@@ -115,7 +124,7 @@ class EnsembleCopulaCoupling:
     def transform(self, forecast: Any) -> Ensemble:
         """The recalibrated ensemble, as many members as the raw one."""
         require_fitted(self, "margins_")
-        raw = checked = one_model(forecast)
+        raw = checked = one_model(forecast, n_members=self.margins_.n_members_)
         if isinstance(checked, Distribution):
             raw = equally_weighted_draws(checked, self.n_draws, self.seed, "raw members")
         assert isinstance(raw, Ensemble)

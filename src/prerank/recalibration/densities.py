@@ -5,6 +5,7 @@ forecast's own draws it has a place that means the same in every case: the proba
 probable outcomes.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.distributions import Distribution, MultivariateNormal
 
 from prerank.calibration import bandwidths, view_of
 from prerank.forecast import (
+    Axes,
     Ensemble,
     Forecast,
     GaussianMixture,
@@ -22,6 +24,7 @@ from prerank.forecast import (
     equally_weighted_draws,
     inside_support,
     observations_and_forecast,
+    refuse_idle_axes,
     require_fitting,
     require_members,
     require_observations,
@@ -32,25 +35,52 @@ from prerank.randomness import seeded
 from prerank.recalibration.parts import in_parts
 from prerank.wording import counted
 
+_AXES = re.compile(r"(axes=\([^)]*\))")
 
-def held_out_cases(forecast: Any, y: Any, at_least: int = 1) -> tuple[Forecast, Tensor]:
-    """A forecast and the observations (N, D) of the same cases, checked; the forecast comes first, in X's place."""
+
+def held_out_cases(
+    forecast: Any, y: Any, at_least: int = 1, axes: Axes | None = None, takes_axes: bool = False
+) -> tuple[Forecast, Tensor]:
+    """A forecast and the observations (N, D) of the same cases, checked; the forecast comes first, in X's place.
+
+    A caller that does not take `axes` says how else the axes of an array can be named.
+    """
     if isinstance(y, Ensemble | Distribution):
         raise TypeError(
             f"y is {described(y)}, which is a forecast: the order is fit(forecast, y), the forecast in the place of X"
         )
-    inputs = observations_and_forecast(y, forecast)
+    try:
+        inputs = observations_and_forecast(y, forecast, axes)
+    except ValueError as error:
+        if takes_axes:
+            raise
+        raise ValueError(_AXES.sub(r"as_ensemble(forecast, \1)", str(error))) from None
     require_fitting(inputs.y, inputs.forecast)
     require_observations(inputs.y)
+    if inputs.y.ndim != 2:
+        raise ValueError(f"y has shape {tuple(inputs.y.shape)}; pass one model at a time, y (cases, targets)")
     if inputs.y.shape[-2] < at_least:
         raise ValueError(f"{inputs.y.shape[-2]} held-out cases; at least {at_least} are needed")
     return one_model(inputs.forecast), inputs.y
 
 
-def one_model(forecast: Any) -> Forecast:
-    """A forecast with a single axis of cases and parameters or members that are numbers; arrays become an `Ensemble`."""
+def one_model(forecast: Any, axes: Axes | None = None, n_members: int | None = None) -> Forecast:
+    """A forecast with a single axis of cases and parameters or members that are numbers; arrays become an `Ensemble`.
+
+    Without observations nothing says which axis of an array is which, but for the members that there were in fit: an array
+    that has as many first, and not second, is refused.
+    """
+    refuse_idle_axes(None, forecast, axes)
     if not isinstance(forecast, Distribution):
-        forecast = as_ensemble(forecast)
+        shape, given = tuple(getattr(forecast, "shape", ())), forecast
+        forecast = as_ensemble(forecast, None, axes)
+        if axes is None and not isinstance(given, Ensemble) and tuple(forecast.members.shape) == shape:
+            _refuse_sample_first(shape, n_members)
+        if 0 in forecast.members.shape:
+            raise ValueError(
+                f"the forecast has shape {tuple(forecast.members.shape)} (cases, members, targets); at least one of each "
+                "is needed"
+            )
         require_members(forecast)
         lead = tuple(forecast.members.shape[:-3])
     else:
@@ -60,6 +90,20 @@ def one_model(forecast: Any) -> Forecast:
     if lead:
         raise ValueError(f"the forecast has leading axes {lead} before its cases; pass one model at a time")
     return forecast
+
+
+def _refuse_sample_first(shape: tuple[int, ...], n_members: int | None) -> None:
+    if n_members is not None and len(shape) == 3 and shape[0] == n_members != shape[1]:
+        raise ValueError(
+            f"the forecast has shape {shape}, {shape[1]} members for each of {shape[0]} cases, and in fit there were "
+            f'{n_members} members: it looks sample-first; pass as_ensemble(forecast, axes=("member", "case", "target")), or '
+            "Ensemble(forecast) if it is as it should be"
+        )
+
+
+def members_of(forecast: Forecast) -> int | None:
+    """How many members an ensemble has; None for a distribution."""
+    return forecast.n_members if isinstance(forecast, Ensemble) else None
 
 
 def require_fitted(step: object, attribute: str) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from prerank.calibration import PreRank, listed_preranks
 from prerank.forecast import (
+    Axes,
     Ensemble,
     Forecast,
     as_tensor,
@@ -20,7 +21,7 @@ from prerank.forecast import (
 )
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.atoms import in_words, tied_shares
-from prerank.recalibration.densities import held_out_cases, one_model
+from prerank.recalibration.densities import held_out_cases, members_of, one_model
 from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.features import Features, raw_features
 from prerank.recalibration.folds import folds_of
@@ -74,15 +75,25 @@ class Recalibrator(BaseEstimator):
         self.n_folds = n_folds
         self.seed = seed
 
-    def fit(self, forecast: Any, y: Any, *, features: Any = None, case_weights: Any = None, blocks: Any = None) -> Self:
+    def fit(
+        self,
+        forecast: Any,
+        y: Any,
+        *,
+        features: Any = None,
+        case_weights: Any = None,
+        blocks: Any = None,
+        axes: Axes | None = None,
+    ) -> Self:
         """Learn from forecasts of held-out cases and their observations (N, D).
 
         The forecast stands where scikit-learn has X: an `Ensemble`, members (N, M, D), or a distribution of N cases.
         `features` (N, L), a few numbers per case, are what the correction may depend on: for calibration given them, and not
         only on average. `case_weights` (N,) say how much a case counts; cases with the same label in `blocks` (N,) stay in
-        one fold and count as one in standard errors.
+        one fold and count as one in standard errors. `axes` names the axes of an array of members that is not (cases,
+        members, targets), as for `check`.
         """
-        forecast, y = held_out_cases(forecast, y)
+        forecast, y = held_out_cases(forecast, y, axes=axes, takes_axes=True)
         if y.ndim != 2:
             raise ValueError(f"y has shape {tuple(y.shape)}; a Recalibrator takes one model, y (cases, targets)")
         given = None if features is None else Features.of(features, len(y), y.device)
@@ -100,18 +111,19 @@ class Recalibrator(BaseEstimator):
                 fitted.append(step.fit(current, held_out))
                 current = _transformed(fitted[-1], current, None if given is None else given.raw)
         self.steps_ = tuple(fitted)
-        self.n_cases_, self.n_targets_ = len(y), y.shape[-1]
+        self.n_cases_, self.n_targets_, self.n_members_ = len(y), y.shape[-1], members_of(forecast)
         self.tied_ = tied_shares(y).cpu().numpy()
         self.n_features_ = 0 if given is None else given.values.shape[1]
         return self
 
-    def transform(self, forecast: Any, features: Any = None) -> Forecast:
+    def transform(self, forecast: Any, features: Any = None, *, axes: Axes | None = None) -> Forecast:
         """The corrected forecast of other cases; the same object where nothing was changed.
 
-        `features` (N, L) are those of these cases, in the order that `fit` was given, if it was given any.
+        `features` (N, L) are those of these cases, in the order that `fit` was given, if it was given any. `axes` names the
+        axes of an array, as in `fit`.
         """
         check_is_fitted(self, "steps_")
-        current = one_model(forecast)
+        current = one_model(forecast, axes, self.n_members_)
         targets = current.n_targets if isinstance(current, Ensemble) else current.event_shape[-1:].numel()
         if targets != self.n_targets_:
             raise ValueError(
@@ -176,18 +188,18 @@ class Recalibrator(BaseEstimator):
         """Write what was learnt to one file, safetensors with JSON in its header."""
         check_is_fitted(self, "steps_")
         about = {"n_cases": self.n_cases_, "n_targets": self.n_targets_, "n_features": self.n_features_}
-        about |= {"n_folds": self.n_folds, "seed": self.seed, "tied": self.tied_.tolist()}
+        about |= {"n_folds": int(self.n_folds), "seed": int(self.seed), "tied": self.tied_.tolist()}
+        about |= {"n_members": self.n_members_}
         write(path, self.steps_, about)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """What `save` wrote: it transforms as before. `steps` and `preranks`, which are for fitting, are the defaults."""
         steps, about = read(path)
-        result = cls(n_folds=about["n_folds"], seed=about["seed"])
+        result = cls(n_folds=about.n_folds, seed=about.seed)
         result.steps_ = steps
-        result.n_cases_, result.n_targets_ = about["n_cases"], about["n_targets"]
-        result.tied_ = np.asarray(about.get("tied", [0.0] * result.n_targets_))
-        result.n_features_ = about.get("n_features", 0)
+        result.n_cases_, result.n_targets_, result.n_members_ = about.n_cases, about.n_targets, about.n_members
+        result.tied_, result.n_features_ = np.asarray(about.tied), about.n_features
         return result
 
 

@@ -40,6 +40,7 @@ from prerank.recalibration.densities import (
     density_scale,
     held_out_cases,
     log_density,
+    members_of,
     one_model,
     require_fitted,
     require_targets,
@@ -96,6 +97,7 @@ class HighestDensityRegions:
     seed: int = 0
     scores_: Tensor = field(init=False, repr=False)
     n_targets_: int = field(init=False, repr=False)
+    n_members_: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_whole(self.n_draws, "n_draws", at_least=2)
@@ -110,14 +112,14 @@ class HighestDensityRegions:
             stream = f"held-out regions {_digest(observed)}"
         scale = density_scale(law, self.n_draws, self.seed, stream, common=True)
         self.scores_ = scale.mass(log_density(law, observed[:, None, :]))[:, 0].sort().values
-        self.n_targets_ = observed.shape[-1]
+        self.n_targets_, self.n_members_ = observed.shape[-1], members_of(checked)
         return self
 
     @torch.no_grad()
     def region(self, forecast: Any, level: float) -> "PredictionRegion":
         """The regions of new cases; `level` is the share of observations that they are to contain."""
         require_fitted(self, "scores_")
-        checked = one_model(forecast)
+        checked = one_model(forecast, n_members=self.n_members_)
         require_targets(self, checked, self.n_targets_)
         law, stream = _alike(as_density(checked)), "regions"
         if not _keyed(law):

@@ -19,6 +19,7 @@ from prerank.recalibration.densities import (
     density_scale,
     held_out_cases,
     log_density,
+    members_of,
     one_model,
     require_fitted,
     require_targets,
@@ -52,6 +53,7 @@ class HDRRecalibration:
     seed: int = 0
     masses_: Tensor = field(init=False, repr=False)
     n_targets_: int = field(init=False, repr=False)
+    n_members_: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_whole(self.n_draws, "n_draws")
@@ -66,14 +68,14 @@ class HDRRecalibration:
         scale = density_scale(law, self.n_pool, self.seed, "held-out pool")
         masses = scale.mass(log_density(law, observed[:, None, :]))[:, 0].double()
         self.masses_ = masses.clamp(0.0, 1.0).sort().values
-        self.n_targets_ = observed.shape[-1]
+        self.n_targets_, self.n_members_ = observed.shape[-1], members_of(checked)
         return self
 
     @torch.no_grad()
     def transform(self, forecast: Any) -> Ensemble:
         """`n_draws` equally weighted draws of every case."""
         require_fitted(self, "masses_")
-        checked = one_model(forecast)
+        checked = one_model(forecast, n_members=self.n_members_)
         require_targets(self, checked, self.n_targets_)
         law = as_density(checked)
         ends = self.masses_.new_tensor([0.0, 1.0])
@@ -113,6 +115,7 @@ class LatentRecalibration:
     seed: int = 0
     lengths_: Tensor = field(init=False, repr=False)
     n_targets_: int = field(init=False, repr=False)
+    n_members_: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_whole(self.n_draws, "n_draws")
@@ -124,14 +127,14 @@ class LatentRecalibration:
         checked, observed = held_out_cases(forecast, y, at_least=2)
         latent = latent_vectors(observed[:, None, :].double(), as_mixture(checked))[:, 0]
         self.lengths_ = torch.linalg.vector_norm(latent, dim=-1).sort().values
-        self.n_targets_ = observed.shape[-1]
+        self.n_targets_, self.n_members_ = observed.shape[-1], members_of(checked)
         return self
 
     @torch.no_grad()
     def transform(self, forecast: Any) -> Ensemble:
         """`n_draws` equally weighted draws of every case."""
         require_fitted(self, "lengths_")
-        checked = one_model(forecast)
+        checked = one_model(forecast, n_members=self.n_members_)
         require_targets(self, checked, self.n_targets_)
         mixture = as_mixture(checked)
         levels = plotting_levels(len(self.lengths_), self.lengths_)
