@@ -30,7 +30,7 @@ from prerank.estimator.predictions import (
 from prerank.estimator.regressor import MixtureRegressor
 from prerank.estimator.scorers import LogLikelihood
 from prerank.estimator.storing import read_parts, write_parts
-from prerank.forecast import Ensemble, Forecast, require_whole
+from prerank.forecast import Ensemble, Forecast, described, require_whole
 from prerank.randomness import numpy_generator
 from prerank.recalibration import Recalibrator, Tilted
 from prerank.wording import counted
@@ -116,6 +116,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         require_targets(self, y)
         require_table(X)
         validate_data(self, X, skip_check_array=True)
+        self._require_parts()
         data = _rows(X, y, sample_weight, groups)
         seed = self._seed()
         plan = self._plan(data, seed)
@@ -219,6 +220,16 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
+    def _require_parts(self) -> None:
+        """Refuse, before anything is fitted, what can be no estimator or no recalibrator."""
+        for part, verbs, say in (
+            (self.estimator, ("fit", "get_params"), "an estimator such as MixtureRegressor()"),
+            (self.recalibrator, ("fit", "transform"), "a Recalibrator, or what has its fit(forecast, y) and transform"),
+        ):
+            if part is not None and (isinstance(part, type) or not all(hasattr(part, verb) for verb in verbs)):
+                name = "estimator" if part is self.estimator else "recalibrator"
+                raise TypeError(f"{name} is {described(part)}; pass {say}, or leave it out")
+
     def _seed(self) -> int:
         source = self.random_state
         if source is None:
@@ -228,7 +239,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return int(check_random_state(source).randint(np.iinfo(np.int32).max))
 
     def _plan(self, data: Data, seed: int) -> Plan:
-        if not isinstance(self.ensemble, bool) and self.ensemble != "auto":
+        if not isinstance(self.ensemble, bool) and not (isinstance(self.ensemble, str) and self.ensemble == "auto"):
             raise ValueError(f'ensemble={self.ensemble!r}: True, False or "auto"')
         n_rows = len(data.y)
         folds = folds_by(self.cv, data.x, data.y, data.groups, seed)

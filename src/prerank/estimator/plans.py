@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold
 
+from prerank.calibration import label_array
 from prerank.estimator.foldmodels import Index, Job
 from prerank.forecast import require_whole
 from prerank.wording import counted
@@ -31,6 +32,7 @@ class Fold(NamedTuple):
 
 def folds_by(cv: Any, X: Any, y: Any, groups: Any, seed: int) -> list[Fold]:
     """The folds of a number, shuffled, or by groups if there are some, or of a splitter of scikit-learn's."""
+    groups = None if groups is None else label_array(groups, "groups", len(y))
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         n_splits = require_whole(cv, "cv", at_least=2)
         grouped = groups is not None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
@@ -11,7 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, as_ensemble, equally_weighted_draws, require_whole
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    GaussianMixture,
+    as_ensemble,
+    described,
+    equally_weighted_draws,
+    require_whole,
+)
 from prerank.recalibration import checked_levels, marginal_quantiles
 
 
@@ -89,6 +98,34 @@ def require_targets(estimator: Any, y: Any) -> None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None; give targets")
 
 
+def require_numbers(value: Any, what: str) -> None:
+    """Refuse what is no array of numbers, before NumPy says so in its own words."""
+    remedy = "pass an array of numbers or a DataFrame"
+    if isinstance(value, dict | set | str | bytes | type | Ensemble | Distribution) or callable(value):
+        raise TypeError(f"{what} is {described(value)}; {remedy}")
+    if isinstance(value, pd.DataFrame | pd.Series) or hasattr(value, "toarray") or value is None:
+        return
+    try:
+        kind = np.asarray(value).dtype
+    except ValueError:
+        raise ValueError(f"{what} has rows of different lengths; give every row the same length") from None
+    if kind.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: {what} has dtype {kind}; pass real and imaginary parts side by side"
+        )
+
+
+def target_values(y: Any) -> np.ndarray:
+    """Targets in double precision."""
+    require_numbers(y, "y")
+    try:
+        return np.array(y, dtype=np.float64)  # torch wants an array that can be written to
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"y is {described(y)} that holds other things than numbers; convert text and dates first"
+        ) from None
+
+
 def require_table(X: Any) -> None:
     """Refuse features that are not a table; what is in it is the estimator's to judge."""
     shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
@@ -100,7 +137,7 @@ def require_table(X: Any) -> None:
 
 def observed_for(y: Any, forecast: Forecast) -> Tensor:
     """Targets (N, D) or (N,) as observations (N, D), where the forecast is."""
-    values = np.array(y, dtype=np.float64)  # torch wants an array that can be written to
+    values = target_values(y)
     place = forecast.members if isinstance(forecast, Ensemble) else getattr(forecast, "loc", None)
     device = None if place is None else place.device
     return torch.as_tensor(values[:, None] if values.ndim == 1 else values, device=device)

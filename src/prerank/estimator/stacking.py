@@ -12,7 +12,8 @@ from sklearn.utils.validation import _check_feature_names_in, _check_sample_weig
 
 from prerank.estimator.foldmodels import seeded_copy
 from prerank.estimator.plans import folds_by
-from prerank.estimator.predictions import require_targets
+from prerank.estimator.predictions import require_numbers, require_targets, target_values
+from prerank.forecast import described
 
 Array = NDArray[np.float64]
 
@@ -58,11 +59,16 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
 
         Rows of a group, as `groups` (N,) label them, are in one fold. `sample_weight` (N,) goes to the models.
         """
+        if self.estimator is not None and not (hasattr(self.estimator, "fit") and hasattr(self.estimator, "predict")):
+            raise TypeError(
+                f"estimator is {described(self.estimator)}; pass a regressor such as Ridge(), or leave it out"
+            )
+        require_numbers(X, "X")
         features = validate_data(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, dtype=np.float64)
         require_targets(self, y)
-        targets = np.asarray(y, dtype=np.float64)
+        targets = target_values(y)
         targets = targets[:, None] if targets.ndim == 1 else targets
-        if targets.ndim != 2 or len(targets) != len(features):
+        if targets.ndim != 2 or len(targets) != len(features) or not targets.shape[1]:
             raise ValueError(
                 f"y has shape {np.shape(y)}, and X has {len(features)} rows; y is (rows,) or (rows, targets)"
             )

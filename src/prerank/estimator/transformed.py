@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import AffineTransform, ComposeTransform, Distribution, ExpTransform, Transform, constraints
 from torch.distributions.transforms import identity_transform
 
-from prerank.estimator.predictions import predict_distribution, require_targets
+from prerank.estimator.predictions import predict_distribution, require_numbers, require_targets
 from prerank.estimator.regressor import MixtureRegressor
 from prerank.estimator.scorers import LogLikelihood
 from prerank.forecast import (
@@ -137,6 +137,8 @@ class TransformedTargets(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, **parameters: Any) -> Self:
         """Fit the estimator on features X (N, L) and the transformed targets y (N, D) or (N,)."""
         require_targets(self, y)
+        require_numbers(X, "X")
+        require_numbers(y, "y")
         values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         columns = values[:, None] if values.ndim == 1 else values
         self.transforms_ = _listed(self.transforms, columns.shape[1])

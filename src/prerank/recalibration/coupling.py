@@ -23,6 +23,7 @@ from prerank.forecast import (
 )
 from prerank.randomness import case_keys, uniform
 from prerank.recalibration.densities import (
+    MOST_DRAWS,
     as_mixture,
     held_out_cases,
     members_of,
@@ -112,7 +113,7 @@ class EnsembleCopulaCoupling:
     margins_: RecalibratedMargins = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_whole(self.n_draws, "n_draws")
+        require_whole(self.n_draws, "n_draws", at_most=MOST_DRAWS)
         require_whole(self.seed, "seed", at_least=None)
 
     def fit(self, forecast: Any, y: Any) -> "EnsembleCopulaCoupling":
@@ -165,10 +166,10 @@ class SchaakeShuffle:
         margins_ = RecalibratedMargins().fit(forecast, y)
         history, n_targets = as_observations(y if self.history is None else self.history), margins_.scores_.shape[1]
         require_observations(history)
-        if history.ndim != 2 or history.shape[1] != n_targets:
+        if history.ndim != 2 or history.shape[1] != n_targets or not len(history):
             raise ValueError(
                 f"the history has shape {tuple(history.shape)}; past observations of the same {n_targets} targets are "
-                f"(H, {n_targets})"
+                f"(H, {n_targets}), at least one"
             )
         if self.n_draws is not None and require_whole(self.n_draws, "n_draws") > len(history):
             raise ValueError(

@@ -35,6 +35,8 @@ from prerank.randomness import seeded
 from prerank.recalibration.parts import in_parts
 from prerank.wording import counted
 
+LARGEST = 1e100  # numbers whose squares are numbers still
+MOST_DRAWS = 1_000_000  # of each case
 _AXES = re.compile(r"(axes=\([^)]*\))")
 
 
@@ -57,6 +59,7 @@ def held_out_cases(
         raise ValueError(_AXES.sub(r"as_ensemble(forecast, \1)", str(error))) from None
     require_fitting(inputs.y, inputs.forecast)
     require_observations(inputs.y)
+    require_sizes(inputs.y, "y")
     if inputs.y.ndim != 2:
         raise ValueError(f"y has shape {tuple(inputs.y.shape)}; pass one model at a time, y (cases, targets)")
     if inputs.y.shape[-2] < at_least:
@@ -82,14 +85,46 @@ def one_model(forecast: Any, axes: Axes | None = None, n_members: int | None = N
                 "is needed"
             )
         require_members(forecast)
+        require_sizes(forecast.members, "the forecast")
         lead = tuple(forecast.members.shape[:-3])
     else:
         require_vector_distribution(forecast)
         require_parameters(forecast)
+        _require_draws(forecast)
         lead = tuple(forecast.batch_shape[:-1])
     if lead:
         raise ValueError(f"the forecast has leading axes {lead} before its cases; pass one model at a time")
     return forecast
+
+
+def require_sizes(values: Tensor, what: str) -> None:
+    """Refuse numbers whose squares are none, or are all zero."""
+    largest = float(values.detach().abs().max()) if values.numel() else 0.0
+    most = min(LARGEST, torch.finfo(values.dtype).max ** 0.5)
+    if largest > most or 0.0 < largest < 1 / LARGEST:
+        raise ValueError(
+            f"the values of {what} go up to {largest:.3g}, and their squares cannot be computed with; rescale what is "
+            f"forecast to between {1 / LARGEST:g} and {most:.3g}"
+        )
+
+
+def _require_draws(forecast: Distribution) -> None:
+    """Refuse a distribution of torch's or another's whose draws are no numbers: its parameters are none."""
+    if hasattr(forecast, "ensemble") or isinstance(forecast, MultivariateNormal):
+        return
+    try:
+        with seeded(0, "one draw of each case"), torch.no_grad():
+            drawn = forecast.sample()
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"{described(forecast)} cannot be drawn from ({str(error).splitlines()[0]}); look at its parameters"
+        ) from None
+    bad = ~drawn.isfinite().flatten(1).all(1) if drawn.ndim > 1 else ~drawn.isfinite()
+    if bool(bad.any()):
+        raise ValueError(
+            f"draws of {described(forecast)} are NaN or infinite in {int(bad.sum())} of {len(bad)} cases; "
+            "a forecast's parameters must be numbers"
+        )
 
 
 def _refuse_sample_first(shape: tuple[int, ...], n_members: int | None) -> None:

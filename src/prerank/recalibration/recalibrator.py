@@ -1,5 +1,7 @@
 """`Recalibrator`: from a joint forecast to one that is calibrated, learnt on held-out cases."""
 
+import inspect
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -17,6 +19,7 @@ from prerank.forecast import (
     Forecast,
     as_tensor,
     described,
+    refuse_outside_support,
     require_whole,
 )
 from prerank.recalibration.affine import Affine
@@ -96,6 +99,11 @@ class Recalibrator(BaseEstimator):
         forecast, y = held_out_cases(forecast, y, axes=axes, takes_axes=True)
         if y.ndim != 2:
             raise ValueError(f"y has shape {tuple(y.shape)}; a Recalibrator takes one model, y (cases, targets)")
+        refuse_outside_support(
+            y,
+            forecast,
+            "no weight of draws reaches there: pass draws as an Ensemble, which is dressed, or leave those cases out",
+        )
         given = None if features is None else Features.of(features, len(y), y.device)
         steps = _listed_steps(self.steps, forecast, given is not None)
         seed = require_whole(self.seed, "seed", at_least=None)
@@ -216,7 +224,7 @@ def _listed_steps(steps: Any, forecast: Forecast, with_features: bool) -> list[S
         return [transport, *([Tilt(degree=2, by_features=True)] if with_features else []), Tilt(), *again]
     listed = [steps] if hasattr(steps, "fit") or not isinstance(steps, Sequence) else list(steps)
     for step in listed:
-        if isinstance(step, type) or not hasattr(step, "fit"):
+        if isinstance(step, type) or not hasattr(step, "fit") or _learns_from_y(step):
             raise TypeError(f"steps: {described(step)} is no step; pass values such as (Affine(), Tilt())")
     if not listed:
         raise ValueError("steps=(): nothing would be learnt; pass at least one, such as (Affine(), Tilt())")
@@ -227,6 +235,14 @@ def _listed_steps(steps: Any, forecast: Forecast, with_features: bool) -> list[S
     return listed
 
 
+def _learns_from_y(step: Any) -> bool:
+    """Whether something has a `fit` of another kind: a regressor's, or that of a whole recalibration."""
+    try:
+        return list(inspect.signature(step.fit).parameters)[1:2] == ["y"]
+    except (TypeError, ValueError):
+        return False
+
+
 def _case_weights(values: Any, y: Tensor) -> Tensor:
     if values is None:
         return torch.ones(len(y), dtype=torch.float64, device=y.device)
@@ -234,9 +250,9 @@ def _case_weights(values: Any, y: Tensor) -> Tensor:
     if weights.shape != (len(y),):
         raise ValueError(f"case_weights has shape {tuple(weights.shape)}; one number per case is ({len(y)},)")
     bad = ~weights.isfinite() | (weights < 0)
-    if bool(bad.any()) or not bool(weights.sum() > 0):
+    if bool(bad.any()) or not 0 < float(weights.sum()) < math.inf:
         raise ValueError(
             f"{int(bad.sum())} of {len(weights)} case_weights are negative, NaN or infinite, and they sum to "
-            f"{float(weights.sum()):g}; a weight is a finite number of zero or more, and one must be positive"
+            f"{float(weights.sum()):g}; a weight is a finite number of zero or more, and their sum is positive and finite"
         )
     return weights / weights.mean()

@@ -36,6 +36,7 @@ from prerank.forecast import (
     require_whole,
 )
 from prerank.recalibration.densities import (
+    MOST_DRAWS,
     as_density,
     density_scale,
     held_out_cases,
@@ -48,6 +49,8 @@ from prerank.recalibration.densities import (
 from prerank.recalibration.parts import in_parts
 from prerank.recalibration.tilted import Tilted
 from prerank.wording import shape_in_words
+
+_MOST_CASES = 10_000_000  # beyond it a share is that of endless cases to all digits that matter
 
 
 class Coverage(NamedTuple):
@@ -100,7 +103,7 @@ class HighestDensityRegions:
     n_members_: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_whole(self.n_draws, "n_draws", at_least=2)
+        require_whole(self.n_draws, "n_draws", at_least=2, at_most=MOST_DRAWS)
         require_whole(self.seed, "seed", at_least=None)
 
     @torch.no_grad()
@@ -230,7 +233,9 @@ class PredictionRegion:
             raise ValueError(f"confidence={confidence}: a probability between 0 and 1, such as 0.95")
         a, b = self.place, self.n_held_out + 1 - self.place
         shares, unit = (
-            (beta(a, b), 1) if n_cases is None else (betabinom(require_whole(n_cases, "n_cases"), a, b), n_cases)
+            (beta(a, b), 1)
+            if n_cases is None
+            else (betabinom(require_whole(n_cases, "n_cases", at_most=_MOST_CASES), a, b), n_cases)
         )
         lower, upper = (float(shares.ppf(end)) / unit for end in ((1 - confidence) / 2, (1 + confidence) / 2))
         return Coverage(a / (a + b), lower, upper)
@@ -242,7 +247,8 @@ class PredictionRegion:
         For continuous targets. Half of the draws are the forecast's own, half come from Gaussians that reach as far as the
         region does, so no draw weighs more than 2 / exp(`threshold`).
         """
-        half = max(2, require_whole(n_draws, "n_draws") // 2)
+        half = max(2, require_whole(n_draws, "n_draws", at_most=MOST_DRAWS) // 2)
+        seed = require_whole(seed, "seed", at_least=None)
         values, errors = [], []
         for cases, part, ids in in_parts(self.forecast, n_draws):
             threshold = self.threshold[cases, None]

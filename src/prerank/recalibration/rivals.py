@@ -14,6 +14,7 @@ from torch import Tensor
 from prerank.forecast import Ensemble, GaussianMixture, equally_weighted_draws, require_whole
 from prerank.randomness import case_keys, normal, uniform
 from prerank.recalibration.densities import (
+    MOST_DRAWS,
     as_density,
     as_mixture,
     density_scale,
@@ -56,8 +57,8 @@ class HDRRecalibration:
     n_members_: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_whole(self.n_draws, "n_draws")
-        require_whole(self.n_pool, "n_pool", at_least=2)
+        require_whole(self.n_draws, "n_draws", at_most=MOST_DRAWS)
+        require_whole(self.n_pool, "n_pool", at_least=2, at_most=MOST_DRAWS)
         require_whole(self.seed, "seed", at_least=None)
 
     @torch.no_grad()
@@ -118,7 +119,7 @@ class LatentRecalibration:
     n_members_: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_whole(self.n_draws, "n_draws")
+        require_whole(self.n_draws, "n_draws", at_most=MOST_DRAWS)
         require_whole(self.seed, "seed", at_least=None)
 
     @torch.no_grad()
