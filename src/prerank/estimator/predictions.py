@@ -101,10 +101,10 @@ def require_targets(estimator: Any, y: Any) -> None:
 def require_numbers(value: Any, what: str) -> None:
     """Refuse what is no array of numbers, before NumPy says so in its own words."""
     remedy = "pass an array of numbers or a DataFrame"
+    if isinstance(value, pd.DataFrame | pd.Series) or hasattr(type(value), "toarray") or value is None:
+        return  # what is sparse, or nothing, scikit-learn refuses in words of its own
     if isinstance(value, dict | set | str | bytes | type | Ensemble | Distribution) or callable(value):
         raise TypeError(f"{what} is {described(value)}; {remedy}")
-    if isinstance(value, pd.DataFrame | pd.Series) or hasattr(value, "toarray") or value is None:
-        return
     try:
         kind = np.asarray(value).dtype
     except ValueError:
