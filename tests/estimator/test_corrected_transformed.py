@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import BaseEstimator, RegressorMixin
-from torch.distributions import ExpTransform, Independent, Laplace
+from torch.distributions import ExpTransform, Independent, Laplace, Poisson, Uniform
 
 from prerank import GaussianMixture, Marginal, Recalibrator
 from prerank.estimator import CalibratedRegressorCV, TransformedTargets
-from prerank.estimator.mixed import side_by_side
+from prerank.estimator.mixed import equal_mixture, side_by_side
 from prerank.forecast import case_by_case, equally_weighted_draws, select_cases
 from prerank.recalibration import Affine, Tilt
+from prerank.recalibration.atoms import has_atoms
 
 
 class Narrow(RegressorMixin, BaseEstimator):
@@ -56,3 +57,16 @@ def test_distributions_side_by_side_are_cut_across_their_parts() -> None:
     torch.testing.assert_close(part.log_prob(loc[cases] + 1), law.log_prob(loc + 1)[cases])
     assert select_cases(law, slice(2, 4)).mean.tolist() == loc[2:4].tolist()
     assert equally_weighted_draws(case_by_case(law), 5).members.shape == (7, 5, 2)
+
+
+def test_a_mixture_may_lie_where_any_of_its_parts_may() -> None:
+    low, high = (Independent(Uniform(torch.full((4, 2), at).double(), at + 1.0), 1) for at in (0.0, 5.0))
+    y = torch.full((4, 2), 0.5, dtype=torch.float64)
+    both = equal_mixture([low, high])
+    assert [bool(both.support.check(y + shift).all()) for shift in (0.0, 5.0, 2.0)] == [True, True, False]
+    beside = side_by_side([low, high])
+    values = torch.cat([y, y])
+    assert beside.support.check(values).tolist() == [True] * 4 + [False] * 4
+    assert not has_atoms(both)
+    assert has_atoms(equal_mixture([Independent(Poisson(y), 1)] * 2))
+    assert has_atoms(side_by_side([Independent(Poisson(y), 1)] * 2))

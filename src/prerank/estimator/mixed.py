@@ -15,6 +15,7 @@ from prerank.forecast import (
     case_by_case,
     described,
     equally_weighted_draws,
+    inside_support,
     normal_as_mixture,
     select_cases,
 )
@@ -80,6 +81,27 @@ def _of_ensembles(ensembles: Sequence[Ensemble]) -> Ensemble:
     return Ensemble(members, torch.cat([each.probabilities for each in ensembles], -1))
 
 
+class _Supports(constraints.Constraint):
+    """Where any of the parts of a mixture may lie, or with `sizes` each part in the rows that are its own."""
+
+    event_dim = 1
+
+    def __init__(self, parts: Sequence[Distribution], sizes: Sequence[int] | None = None) -> None:
+        self.parts, self.sizes = parts, sizes
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        return all(bool(each.support is not None and each.support.is_discrete) for each in self.parts)
+
+    def check(self, value: Tensor) -> Tensor:
+        values = [value] * len(self.parts) if self.sizes is None else value.split(list(self.sizes), -2)
+        found = []
+        for each, own in zip(self.parts, values, strict=True):
+            inside = inside_support(own, each)
+            found.append(torch.ones_like(own[..., 0]).bool() if inside is None else inside)
+        return torch.stack(found).any(0) if self.sizes is None else torch.cat(found, -1)
+
+
 class Mixed(Distribution):
     """The equal mixture of distributions of the same N cases and D targets."""
 
@@ -99,7 +121,7 @@ class Mixed(Distribution):
 
     @property
     def support(self) -> Any:
-        return self.parts[0].support
+        return _Supports(self.parts)
 
     @property
     def mean(self) -> Tensor:
@@ -199,7 +221,7 @@ class SideBySide(Distribution):
 
     @property
     def support(self) -> Any:
-        return self.parts[0].support
+        return _Supports(self.parts, self.sizes)
 
     @property
     def mean(self) -> Tensor:
