@@ -181,8 +181,13 @@ class CaseByCase(Distribution):
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - torch's protocol
     has_rsample = False
 
-    def __init__(self, law: Distribution) -> None:
+    def __init__(
+        self, law: Distribution, places: Tensor | None = None, singles: dict[int, Distribution] | None = None
+    ) -> None:
         self.law = law
+        # each case by itself, cut out once for this forecast and for all parts of it
+        self._places = torch.arange(law.batch_shape[-1]) if places is None else places
+        self._singles = {} if singles is None else singles
         super().__init__(law.batch_shape, law.event_shape, validate_args=False)
 
     def __repr__(self) -> str:
@@ -208,7 +213,8 @@ class CaseByCase(Distribution):
 
     def select(self, cases: Cases) -> "CaseByCase":
         """The same forecast for some of its cases."""
-        return CaseByCase(select_cases(self.law, cases))
+        places = self._places[cases.cpu() if isinstance(cases, Tensor) else cases]
+        return CaseByCase(select_cases(self.law, cases), places, self._singles)
 
     def ensemble(
         self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
@@ -221,11 +227,13 @@ class CaseByCase(Distribution):
         cuda = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
         drawn = []
         with torch.random.fork_rng(devices=cuda), torch.no_grad():
-            for case, key in enumerate(keys):
+            for case, (place, key) in enumerate(zip(self._places.tolist(), keys, strict=True)):
+                if place not in self._singles:
+                    self._singles[place] = select_cases(self.law, slice(case, case + 1))
                 torch.default_generator.manual_seed(key & ((1 << 63) - 1))
                 if cuda:
                     torch.cuda.manual_seed_all(key & ((1 << 63) - 1))
-                drawn.append(select_cases(self.law, slice(case, case + 1)).sample(torch.Size((n_draws,)))[:, 0])
+                drawn.append(self._singles[place].sample(torch.Size((n_draws,)))[:, 0])
         return Ensemble(torch.stack(drawn))
 
 
