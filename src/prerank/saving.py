@@ -6,7 +6,8 @@ The header also carries a digest of everything in the file, because safetensors 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from prerank.calibration import (
     Scale,
     SquaredDifference,
 )
+from prerank.wording import printable
 from prerank.writing import whole_file
 
 _PRERANKS = {
@@ -73,15 +75,35 @@ class Format:
         digest, _, text = header["prerank"].partition(" ")
         if digest != _digest(text, tensors):
             raise ValueError(f"{path} is damaged, or not a saved {self.kind}: its contents do not match its digest")
-        about = json.loads(text)
-        if about.get("format") != f"prerank {self.kind}":
-            raise ValueError(f"{path} holds {about.get('format')!r}, not a saved {self.kind}")
-        if about["version"] not in self.readable:
+        with refusing_forgery(path, self.kind):
+            about = json.loads(text, parse_constant=_refuse_constant)
+            kind, version = about["format"], about["version"]
+        if kind != f"prerank {self.kind}":
+            raise ValueError(f"{path} holds {printable(repr(kind))}, not a saved {self.kind}")
+        if version not in self.readable:
             known = ", ".join(map(str, self.readable))
             raise ValueError(
-                f"{path} has format version {about['version']}, this release reads {known}; use the one that wrote it"
+                f"{path} has format version {printable(repr(version))}, this release reads {known}; "
+                "use the one that wrote it"
             )
         return tensors, about
+
+
+@contextmanager
+def refusing_forgery(path: Path | str, kind: str) -> Iterator[None]:
+    """One sentence for a file that is whole, and whose contents no release has written."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RuntimeError) as error:
+        what = "it is nested too deeply" if isinstance(error, RecursionError) else printable(f"{error}")[:200]
+        raise ValueError(
+            f"{path} is no {kind} that a release has saved: its contents do not fit together ({type(error).__name__}: "
+            f"{what}); fit it anew and save it again"
+        ) from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:

@@ -77,12 +77,13 @@ def test_weights_go_to_the_models() -> None:
     assert stacked.models_[0][1].mean_ == pytest.approx(y[20:, 1][weights[20:] > 0].mean())
 
 
-def test_rows_that_no_fold_tests_get_the_mean_prediction() -> None:
+def test_rows_that_no_fold_tests_get_the_prediction_of_models_of_the_others() -> None:
     x, y = table()
+    made = StackedFeatures(Remembers(), cv=TimeSeriesSplit(3)).fit_transform(x, y)
+    assert np.abs(made[:, 2:] - [10, 20, 30]).max() < 1  # a model that had seen the row would say a million more
     stacked = StackedFeatures(Ridge(), cv=TimeSeriesSplit(3))
-    made = stacked.fit_transform(x, y)
-    assert (made[:10] == stacked.transform(x[:10])).all()
-    assert not np.isnan(made).any()
+    assert np.allclose(stacked.fit_transform(x, y)[:10, 2:], Ridge().fit(x[10:], y[10:]).predict(x[:10]))
+    assert len(stacked.models_) == 3
 
 
 def test_the_seed_decides_folds_and_models() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.distributions import Distribution
 
 from prerank import GaussianMixture
 from prerank.recalibration import HeldOut
@@ -35,6 +36,27 @@ def _held_out(y, n_folds=2, weights=None, blocks=None, preranks=(), seed=0, feat
     """Observations as a step is given them; weights are to have mean one."""
     weights = torch.ones(len(y), dtype=torch.float64) if weights is None else weights / weights.mean()
     return HeldOut(y, weights, folds_of(len(y), n_folds, blocks, seed, y.device), preranks, seed, features)
+
+
+class Opaque(Distribution):
+    """A law that is asked through its methods alone, as one of another library: it cannot be cut into cases."""
+
+    arg_constraints = {}  # noqa: RUF012
+
+    def __init__(self, law):
+        self.hidden = law
+        super().__init__(law.batch_shape, law.event_shape, validate_args=False)
+
+    def sample(self, sample_shape=()):
+        return self.hidden.sample(sample_shape)
+
+    def log_prob(self, value):
+        return self.hidden.log_prob(value)
+
+
+@pytest.fixture(scope="session")
+def opaque():
+    return Opaque
 
 
 @pytest.fixture(scope="session")

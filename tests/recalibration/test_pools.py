@@ -8,7 +8,7 @@ import torch
 from torch.distributions import Distribution, Independent, Laplace
 
 from prerank import Marginal, pce
-from prerank.forecast import equally_weighted_draws
+from prerank.forecast import case_by_case, equally_weighted_draws
 from prerank.randomness import numpy_generator
 from prerank.recalibration import Tilted
 from prerank.recalibration import guard as module
@@ -93,12 +93,16 @@ def test_each_bound_of_a_verdict_still_counts_as_harmless():
 
 
 @pytest.mark.parametrize("elements", [1 << 20, 1])
-@pytest.mark.parametrize("kind", ["mixture", "tilted", "other"])
-def test_pools_are_draws_of_the_root_and_what_scores_need_of_them(kind, elements, mixed, held_out, small, monkeypatch):
+@pytest.mark.parametrize("kind", ["mixture", "tilted", "other", "opaque"])
+def test_pools_are_draws_of_the_root_and_what_scores_need_of_them(
+    kind, elements, mixed, held_out, small, monkeypatch, opaque
+):
     monkeypatch.setattr("prerank.chunks.ELEMENTS", elements)
     law, y = mixed(6), numbers(6, 2, seed=1)
     if kind == "other":
-        law = Independent(Laplace(numbers(6, 2), torch.ones(2).double()), 1)
+        law = case_by_case(Independent(Laplace(numbers(6, 2), torch.ones(2).double()), 1))
+    if kind == "opaque":
+        law = opaque(Independent(Laplace(numbers(6, 2), torch.ones(2).double()), 1))
     forecast = Tilted(law, OLD, THETA, pool=30) if kind == "tilted" else law
     guard = Guard.of(forecast, held_out(y, seed=5), OLD)
     drawn = equally_weighted_draws(law, 40, 5, "pool of the guard").members
@@ -155,7 +159,7 @@ def test_at_most_512_cases_are_scored(mixed, held_out, small):
         assert len(Guard.of(mixed(n_cases), held_out(numbers(n_cases, 2)), OLD).cases) == 512
 
 
-def test_of_many_cases_some_are_scored_with_the_draws_that_they_would_have(mixed, held_out, small, monkeypatch):
+def test_of_many_cases_some_are_scored_with_the_draws_that_they_would_have(mixed, held_out, small, monkeypatch, opaque):
     monkeypatch.setattr(module, "AT_MOST", 4)
     law, y = mixed(9), numbers(9, 2, seed=1)
     guard = Guard.of(law, held_out(y, seed=5), OLD)
@@ -167,7 +171,7 @@ def test_of_many_cases_some_are_scored_with_the_draws_that_they_would_have(mixed
     torch.testing.assert_close(guard.pools.to_y, whole.pools.to_y[chosen])
     torch.testing.assert_close(guard.pools.pits, whole.pools.pits[chosen])
     monkeypatch.setattr(module, "AT_MOST", 4)
-    other = Independent(Laplace(numbers(9, 2), torch.ones(2).double()), 1)  # cannot be cut
+    other = opaque(Independent(Laplace(numbers(9, 2), torch.ones(2).double()), 1))  # cannot be cut
     assert len(Guard.of(other, held_out(y, seed=5), OLD).cases) == 9
 
 

@@ -2,15 +2,19 @@
 
 import math
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
-from scipy.stats import beta, betabinom
-from torch.distributions import Independent, Laplace, MultivariateNormal, Uniform
+import xarray as xr
+from scipy.stats import beta, betabinom, binom
+from torch.distributions import Independent, Laplace, MultivariateNormal, Normal, Poisson, Uniform
 
-from prerank import Ensemble, GaussianMixture
-from prerank.forecast import equally_weighted_draws
-from prerank.recalibration import HighestDensityRegions, PredictionRegion
+from prerank import Ensemble, GaussianMixture, Marginal
+from prerank.forecast import equally_weighted_draws, select_cases
+from prerank.recalibration import HighestDensityRegions, PredictionRegion, Tilted
 from prerank.recalibration.densities import density_scale, log_density
+from prerank.recalibration.oldpits import OldPITs
 from prerank.recalibration.regions import _reaching
 
 
@@ -66,11 +70,13 @@ def test_scores_are_masses_and_thresholds_the_log_densities_there(kind, mixed):
     regions = HighestDensityRegions(n_draws=30, seed=2).fit(forecast, y)
     region = regions.region(new, 0.7)
     old_law, new_law = regions.fit(forecast, y).region(forecast, 0.7).forecast, region.forecast
-    masses = density_scale(old_law, 30, 2, "held-out regions").mass(log_density(old_law, y[:, None]))[:, 0]
+    masses = density_scale(old_law, 30, 2, "regions", common=True).mass(log_density(old_law, y[:, None]))[:, 0]
     torch.testing.assert_close(regions.scores_, masses.sort().values)
     assert (region.place, region.n_held_out, region.level) == (7, 9, 0.7)
     assert region.mass == pytest.approx(float(masses.sort().values[6]))
-    torch.testing.assert_close(region.threshold, density_scale(new_law, 30, 2, "new regions").log_density(region.mass))
+    exact = density_scale(new_law, 30, 2, "regions", common=True).log_density(region.mass)
+    torch.testing.assert_close(region.threshold, exact)
+    assert bool((region.threshold < exact).all())  # rounded outwards
     assert (HighestDensityRegions().n_draws, HighestDensityRegions().seed) == (1000, 0)
 
 
@@ -199,3 +205,94 @@ def test_regions_of_weighted_members_are_those_of_their_kernels():
     region = HighestDensityRegions(n_draws=20).fit(members, weights).region(members, 0.5)
     assert isinstance(region.forecast, GaussianMixture)
     assert region.forecast.n_components == 6
+
+
+WIDE, N_HELD_OUT, N_TARGETS = 5.0, 9, 10  # the score of every case hangs on the extremes of its own draws
+
+
+def repetitions(kind, count, seed):
+    """Forecasts far too wide of ten cases each, the last one new, and observations: one repetition after another."""
+    n_cases = count * (N_HELD_OUT + 1)
+    loc = numbers(n_cases, N_TARGETS, seed=seed)
+    y = loc + numbers(n_cases, N_TARGETS, seed=seed + 1)
+    spread = WIDE * torch.ones_like(loc)
+    if kind == "mixture":
+        law = GaussianMixture(torch.zeros(n_cases, 1), loc[:, None], torch.diag_embed(spread)[:, None])
+    else:
+        law = Independent(Normal(loc, spread), 1)
+    for start in range(0, n_cases, N_HELD_OUT + 1):
+        cases = slice(start, start + N_HELD_OUT), slice(start + N_HELD_OUT, start + N_HELD_OUT + 1)
+        yield [(select_cases(law, part), y[part]) for part in cases]
+
+
+@pytest.mark.parametrize("kind", ["mixture", "other", "opaque"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_nine_held_out_cases_cover_nine_tenths_for_every_seed(kind, seed, opaque):
+    """The rank of ten exchangeable scores is uniform, so coverage is 9/10 to the digit, for a fixed seed as on average."""
+    regions, inside, count = HighestDensityRegions(n_draws=40, seed=seed), 0, 600
+    for (forecast, y), (fresh, later) in repetitions(kind, count, seed=10):
+        if kind == "opaque":
+            forecast, fresh = opaque(forecast), opaque(fresh)
+        inside += int(regions.fit(forecast, y).region(fresh, 0.9).contains(later)[0])
+    # no further off than a binomial count is once in 10^5
+    low, high = binom.ppf([5e-6, 1 - 5e-6], count, 0.9)
+    assert low <= inside <= high
+
+
+def test_a_score_is_one_function_of_forecast_and_observation(mixed):
+    """What the promise rests on: the same case has the same score wherever it stands, held out or new."""
+    law, y = mixed(6), numbers(6, 2, seed=3)
+    tilted = Tilted(law, OldPITs((Marginal(),), 20, 0), torch.tensor([[0.4, -0.3]]).double(), pool=60)
+    for forecast in (law, laplace(6), tilted):
+        order = torch.tensor([3, 0, 5, 1, 4, 2])
+        moved = select_cases(forecast, order)
+        if isinstance(moved, Tilted):
+            moved = moved.named(torch.arange(6))
+        first, second = (
+            HighestDensityRegions(n_draws=30).fit(law_, y_).scores_ for law_, y_ in ((forecast, y), (moved, y[order]))
+        )
+        assert torch.equal(first, second)
+        regions = HighestDensityRegions(n_draws=30).fit(forecast, y)
+        for k in range(1, 7):  # at the k-th score k observations are inside: those that were held out
+            assert int(regions.region(moved, k / 7).contains(y[order]).sum()) == k
+
+
+@pytest.mark.parametrize("kind", ["mixture", "members", "Poisson"])
+def test_atoms_in_single_precision_are_inside_at_their_own_score(kind):
+    generator = torch.Generator().manual_seed(1)
+    y = torch.poisson(torch.full((600, 3), 2.0), generator=generator).float()
+    if kind == "mixture":
+        forecast = GaussianMixture(
+            torch.zeros(600, 1), torch.full((600, 1, 3), 2.1), 1.3 * torch.eye(3).expand(600, 1, 3, 3)
+        )
+    elif kind == "members":
+        forecast = Ensemble(torch.poisson(torch.full((20, 3), 2.0), generator=generator).expand(600, 20, 3))
+    else:
+        forecast = Independent(Poisson(torch.full((600, 3), 2.1)), 1)
+    regions = HighestDensityRegions(n_draws=100).fit(forecast, y)
+    assert regions.scores_.dtype == torch.float64
+    assert len(regions.scores_.unique()) < 200
+    for place in range(10, 600, 37):
+        region = regions.region(forecast, place / 601)
+        inside = int(region.contains(y).sum())
+        assert inside >= int((regions.scores_ <= region.mass).sum()) >= place
+
+
+def test_labels_of_cases_and_targets_are_matched(mixed):
+    law, names, times = mixed(8), ["a", "b"], pd.date_range("2020-01-01", periods=8)
+    members = xr.DataArray(
+        law.ensemble(9).members.numpy(),
+        dims=("time", "number", "station"),
+        coords={"time": times, "station": names},
+    )
+    y = pd.DataFrame(law.ensemble(1, 5).members[:, 0].numpy(), index=times, columns=names)
+    region = HighestDensityRegions(n_draws=50).fit(members, y).region(members, 0.5)
+    inside = region.contains(y)
+    assert 0 < inside.sum() < 8
+    order = np.array([5, 0, 7, 1, 2, 6, 3, 4])
+    assert (region.contains(y.iloc[order][["b", "a"]]) == inside[order]).all()
+    assert (region.contains(y.to_numpy()) == inside).all()
+    with pytest.raises(ValueError, match=r"case 0 is 2021-01-01 in y and 2020-01-01 in the forecast"):
+        region.contains(y.set_axis(pd.date_range("2021-01-01", periods=8)))
+    with pytest.raises(ValueError, match=r"target 1 is 'c' in y"):
+        region.contains(y.set_axis(["a", "c"], axis=1))

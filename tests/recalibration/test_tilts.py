@@ -188,13 +188,13 @@ def test_a_tilt_of_a_tilt_weighs_draws_of_the_root_by_both(mixed):
     torch.testing.assert_close(some.log_weights(points[1:]), expected[1:])
 
 
-def test_a_value_of_other_cases_and_a_law_that_cannot_be_cut_are_refused(mixed):
+def test_a_value_of_other_cases_and_a_law_that_cannot_be_cut_are_refused(mixed, opaque):
     tilted = Tilted(mixed(3), OLD, THETA, pool=40)
     with pytest.raises(ValueError, match=r"value has shape \(2, 2\), but the forecast is for 3 cases and 2 targets"):
         tilted.log_prob(torch.zeros(2, 2))
-    whole = Tilted(laplace(3), OLD, THETA, pool=40)
+    whole = Tilted(opaque(laplace(3)), OLD, THETA, pool=40)
     assert whole.mean.shape == (3, 2)
-    with pytest.raises(TypeError, match="a Tilted Independent cannot be cut into cases; cut it before it is tilted"):
+    with pytest.raises(TypeError, match="an Opaque cannot be cut into cases; give its class a select"):
         whole.select(slice(1))
 
 

@@ -30,7 +30,7 @@ from prerank.estimator.predictions import (
 from prerank.estimator.regressor import MixtureRegressor
 from prerank.estimator.scorers import LogLikelihood
 from prerank.estimator.storing import read_parts, write_parts
-from prerank.forecast import Ensemble, Forecast, require_whole
+from prerank.forecast import Ensemble, Forecast, described, require_whole
 from prerank.randomness import numpy_generator
 from prerank.recalibration import Recalibrator, Tilted
 from prerank.wording import counted
@@ -64,8 +64,10 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
       once, train on 70 % of the rows. At least three are needed; of fewer than six there is a model less than folds.
     * False: one model of all rows. The correction is learnt from models of the folds, each by the rows that it has not seen;
       they are fitted on fewer rows than the one that is corrected. K folds cost K + 1 models.
-    * "auto": True where the folds allow it and there are at least 100 rows, else False, as for `TimeSeriesSplit`: rows that
-      no fold tests are then fitted on, and not learnt from.
+    * "auto": True where the folds allow it and there are at least 100 rows, else False, as for `TimeSeriesSplit` and folds
+      with a gap: rows that no fold tests are then fitted on, and not learnt from.
+
+    A fold that tests rows it is trained on, and folds that test a row twice, are refused.
 
     A row that is learnt from has no part in its own forecast: neither in training, early stopping, scaling nor the choice
     of a strength. Networks of all folds are trained as one fleet.
@@ -114,6 +116,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         require_targets(self, y)
         require_table(X)
         validate_data(self, X, skip_check_array=True)
+        self._require_parts()
         data = _rows(X, y, sample_weight, groups)
         seed = self._seed()
         plan = self._plan(data, seed)
@@ -217,6 +220,16 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
+    def _require_parts(self) -> None:
+        """Refuse, before anything is fitted, what can be no estimator or no recalibrator."""
+        for part, verbs, say in (
+            (self.estimator, ("fit", "get_params"), "an estimator such as MixtureRegressor()"),
+            (self.recalibrator, ("fit", "transform"), "a Recalibrator, or what has its fit(forecast, y) and transform"),
+        ):
+            if part is not None and (isinstance(part, type) or not all(hasattr(part, verb) for verb in verbs)):
+                name = "estimator" if part is self.estimator else "recalibrator"
+                raise TypeError(f"{name} is {described(part)}; pass {say}, or leave it out")
+
     def _seed(self) -> int:
         source = self.random_state
         if source is None:
@@ -226,24 +239,26 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return int(check_random_state(source).randint(np.iinfo(np.int32).max))
 
     def _plan(self, data: Data, seed: int) -> Plan:
-        if not isinstance(self.ensemble, bool) and self.ensemble != "auto":
+        if not isinstance(self.ensemble, bool) and not (isinstance(self.ensemble, str) and self.ensemble == "auto"):
             raise ValueError(f'ensemble={self.ensemble!r}: True, False or "auto"')
         n_rows = len(data.y)
         folds = folds_by(self.cv, data.x, data.y, data.groups, seed)
         tested = np.bincount(np.concatenate([fold.test for fold in folds]), minlength=n_rows)
         once = bool((tested == 1).all())
-        if (tested > 1).any():
-            raise ValueError(
-                f"cv={self.cv!r} tests {int((tested > 1).sum())} of {n_rows} rows more than once, and a row can be learnt "
-                "from once; use folds without repetition, such as KFold"
-            )
+        # a pool is trained on what its folds do not test; rows that a splitter keeps out of both would come back in
+        gaps = [n_rows - len(fold.train) - len(fold.test) for fold in folds]
         if self.ensemble is True and (not once or len(folds) < 3):
             raise ValueError(
                 f"ensemble=True needs at least three folds that test every row once; cv={self.cv!r} has {len(folds)} and "
                 f"leaves {int((tested == 0).sum())} of {n_rows} rows untested: use ensemble=False"
             )
+        if self.ensemble is True and any(gaps):
+            raise ValueError(
+                f"ensemble=True trains on all rows but the held-out ones, and cv={self.cv!r} keeps up to {max(gaps)} of "
+                f"{n_rows} rows out of both the training and the test rows of a fold; use ensemble=False"
+            )
         pooled = self.ensemble is True or (
-            self.ensemble == "auto" and once and len(folds) > 2 and n_rows >= _FOR_A_POOL
+            self.ensemble == "auto" and once and not any(gaps) and len(folds) > 2 and n_rows >= _FOR_A_POOL
         )
         return held_out(folds) if pooled else single(folds, n_rows)
 
@@ -277,7 +292,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             else clone(self.recalibrator, safe=False)
         )
         observed = observed_for(y, forecast)
-        more = {"case_weights": None if data.weights is None else data.weights[rows], "blocks": blocks}
+        more: dict[str, Any] = {"case_weights": None if data.weights is None else data.weights[rows], "blocks": blocks}
         recalibrator.fit(forecast, observed, **{name: value for name, value in more.items() if value is not None})
         return recalibrator
 

@@ -8,7 +8,17 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws, normal_as_mixture
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    GaussianMixture,
+    case_by_case,
+    described,
+    equally_weighted_draws,
+    inside_support,
+    normal_as_mixture,
+    select_cases,
+)
 from prerank.randomness import case_keys, uniform
 
 _NEVER = -1e4  # a log weight whose exponential is zero, and which can be computed with
@@ -24,6 +34,18 @@ def equal_mixture(forecasts: Sequence[Forecast]) -> Forecast:
     >>> equal_mixture([one, one])
     GaussianMixture(4 cases, 4 components, 3 targets)
     """
+    forecasts = list(forecasts) if isinstance(forecasts, Sequence) else [forecasts]
+    if not forecasts:
+        raise ValueError("no forecast to mix; give at least one")
+    for each in forecasts:
+        if not isinstance(each, Ensemble | Distribution):
+            raise TypeError(f"{described(each)} is no forecast; mix Ensembles or torch distributions")
+    if len({isinstance(each, Ensemble) for each in forecasts}) > 1:
+        raise TypeError("some forecasts are ensembles and others distributions, which cannot be mixed; give one kind")
+    sizes = [_sizes(each) for each in forecasts]
+    if len(set(sizes)) > 1:
+        found = ", ".join(f"{cases} cases and {targets} targets" for cases, targets in dict.fromkeys(sizes))
+        raise ValueError(f"forecasts that are mixed are for the same cases and targets, got {found}")
     if len(forecasts) == 1:
         return forecasts[0]
     if all(isinstance(each, Ensemble) for each in forecasts):
@@ -37,10 +59,19 @@ def equal_mixture(forecasts: Sequence[Forecast]) -> Forecast:
             torch.cat([each.loc for each in mixtures], -2),
             torch.cat([each.scale_tril for each in mixtures], -3),
         )
-    distributions = [each for each in laws if isinstance(each, Distribution)]
-    if len(distributions) < len(laws):
-        raise TypeError("some forecasts are ensembles and others distributions, which cannot be mixed; give one kind")
-    return Mixed(distributions)
+    return Mixed([each for each in laws if isinstance(each, Distribution)])
+
+
+def _sizes(forecast: Forecast) -> tuple[Any, Any]:
+    """Cases, one number or several with leading axes, and targets."""
+    batch, targets = (
+        (forecast.members.shape[:-2], forecast.n_targets)
+        if isinstance(forecast, Ensemble)
+        else (forecast.batch_shape, tuple(forecast.event_shape))
+    )
+    lead = tuple(batch)
+    targets = targets[0] if isinstance(targets, tuple) and len(targets) == 1 else targets
+    return (lead[0] if len(lead) == 1 else lead), targets
 
 
 def _of_ensembles(ensembles: Sequence[Ensemble]) -> Ensemble:
@@ -48,6 +79,27 @@ def _of_ensembles(ensembles: Sequence[Ensemble]) -> Ensemble:
     if all(each.weights is None for each in ensembles) and len({each.n_members for each in ensembles}) == 1:
         return Ensemble(members)
     return Ensemble(members, torch.cat([each.probabilities for each in ensembles], -1))
+
+
+class _Supports(constraints.Constraint):
+    """Where any of the parts of a mixture may lie, or with `sizes` each part in the rows that are its own."""
+
+    event_dim = 1
+
+    def __init__(self, parts: Sequence[Distribution], sizes: Sequence[int] | None = None) -> None:
+        self.parts, self.sizes = parts, sizes
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        return all(bool(each.support is not None and each.support.is_discrete) for each in self.parts)
+
+    def check(self, value: Tensor) -> Tensor:
+        values = [value] * len(self.parts) if self.sizes is None else value.split(list(self.sizes), -2)
+        found = []
+        for each, own in zip(self.parts, values, strict=True):
+            inside = inside_support(own, each)
+            found.append(torch.ones_like(own[..., 0]).bool() if inside is None else inside)
+        return torch.stack(found).any(0) if self.sizes is None else torch.cat(found, -1)
 
 
 class Mixed(Distribution):
@@ -69,7 +121,7 @@ class Mixed(Distribution):
 
     @property
     def support(self) -> Any:
-        return self.parts[0].support
+        return _Supports(self.parts)
 
     @property
     def mean(self) -> Tensor:
@@ -108,9 +160,11 @@ class Mixed(Distribution):
 
     def select(self, cases: Tensor | slice) -> "Mixed":
         """The same forecast for some of its cases."""
-        if not all(hasattr(each, "select") for each in self.parts):
-            raise TypeError(f"{self!r} cannot be cut into cases, since its parts cannot")
-        return Mixed([each.select(cases) for each in self.parts])  # type: ignore[attr-defined]
+        return Mixed([select_cases(each, cases) for each in self.parts])
+
+    def case_by_case(self) -> "Mixed":
+        """The same forecast, its draws of a case independent of the cases beside it where its parts can be cut."""
+        return Mixed([case_by_case(each) for each in self.parts])
 
 
 def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
@@ -167,7 +221,7 @@ class SideBySide(Distribution):
 
     @property
     def support(self) -> Any:
-        return self.parts[0].support
+        return _Supports(self.parts, self.sizes)
 
     @property
     def mean(self) -> Tensor:
@@ -194,3 +248,16 @@ class SideBySide(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         return torch.cat([each.sample(torch.Size(sample_shape)) for each in self.parts], -2)
+
+    def select(self, cases: Tensor | slice) -> "SideBySide":
+        """The same forecast for some of its cases: runs of cases of one part, side by side."""
+        places = torch.arange(sum(self.sizes))[cases.cpu() if isinstance(cases, Tensor) else cases]
+        ends = torch.tensor(self.sizes).cumsum(0)
+        part = torch.searchsorted(ends, places, right=True)
+        within = places - (ends - torch.tensor(self.sizes))[part]
+        runs = torch.tensor_split(torch.arange(len(places)), (part.diff() != 0).nonzero()[:, 0] + 1)
+        return SideBySide([select_cases(self.parts[int(part[run[0]])], within[run]) for run in runs if len(run)])
+
+    def case_by_case(self) -> "SideBySide":
+        """The same forecast, its draws of a case independent of the cases beside it where its parts can be cut."""
+        return SideBySide([case_by_case(each) for each in self.parts])

@@ -16,7 +16,7 @@ from prerank.estimator.dequantising import Dequantiser
 from prerank.estimator.features import FeatureRange
 from prerank.estimator.settings import PAPER
 from prerank.models import LinearGaussian
-from prerank.saving import Format, decode, encode
+from prerank.saving import Format, decode, encode, refusing_forgery
 from prerank.training import Architecture
 
 _VERSION = 3  # 1 called the pre-ranks of a model `prerank`; 1 and 2 had the paper's settings alone
@@ -74,6 +74,16 @@ def write_model(path: Path | str, parameters: Mapping[str, Any], state: Mapping[
 def read_model(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parameters and the fitted attributes of an estimator that was written."""
     tensors, about = read(path)
+    with refusing_forgery(path, "MixtureRegressor"):
+        return _restored(tensors, about)
+
+
+def _restored(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise ValueError(f"{name} has values that are no numbers")
+        if name.endswith(".scale") and not bool((tensor > 0).all()):
+            raise ValueError(f"{name} is not positive")
     parameters = {name: decode(value) for name, value in about["parameters"].items()}
     fitted = about["fitted"]
     if about["version"] == 1:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
@@ -11,9 +12,17 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, as_ensemble, equally_weighted_draws, require_whole
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    GaussianMixture,
+    as_ensemble,
+    described,
+    equally_weighted_draws,
+    require_whole,
+)
 from prerank.parallel import single_threaded
-from prerank.recalibration import marginal_quantiles
+from prerank.recalibration import checked_levels, marginal_quantiles
 
 
 def predict_distribution(estimator: Any, X: Any) -> Forecast:
@@ -35,19 +44,29 @@ def predict_distribution(estimator: Any, X: Any) -> Forecast:
         check_is_fitted(estimator)
         return predict_distribution(estimator.steps[-1][1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
     if isinstance(estimator, BaseSearchCV):
-        check_is_fitted(estimator)
-        return predict_distribution(estimator.best_estimator_, X)
+        return predict_distribution(_best(estimator), X)
     raise TypeError(
         f"{type(estimator).__name__} has no predict_distribution, nor has its last step or best estimator; "
         "use MixtureRegressor, or an estimator with a method of that name that returns a joint forecast"
     )
 
 
+def _best(search: BaseSearchCV) -> Any:
+    """The best estimator of a fitted search."""
+    if hasattr(search, "cv_results_") and not hasattr(search, "best_estimator_"):
+        raise TypeError(
+            f"the {type(search).__name__} was fitted with refit=False and kept no estimator to forecast with; give it "
+            "refit=True, or fit the estimator with the best parameters yourself"
+        )
+    check_is_fitted(search)
+    return search.best_estimator_
+
+
 def inmost(estimator: Any) -> Any:
     """The estimator that forecasts, inside pipelines and searches."""
     if isinstance(estimator, Pipeline):
         return inmost(estimator.steps[-1][1])
-    return inmost(estimator.best_estimator_) if isinstance(estimator, BaseSearchCV) else estimator
+    return inmost(_best(estimator)) if isinstance(estimator, BaseSearchCV) else estimator
 
 
 def as_forecast(estimator: Any, y: Any) -> Any:
@@ -81,6 +100,34 @@ def require_targets(estimator: Any, y: Any) -> None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None; give targets")
 
 
+def require_numbers(value: Any, what: str) -> None:
+    """Refuse what is no array of numbers, before NumPy says so in its own words."""
+    remedy = "pass an array of numbers or a DataFrame"
+    if isinstance(value, pd.DataFrame | pd.Series) or hasattr(type(value), "toarray") or value is None:
+        return  # what is sparse, or nothing, scikit-learn refuses in words of its own
+    if isinstance(value, dict | set | str | bytes | type | Ensemble | Distribution) or callable(value):
+        raise TypeError(f"{what} is {described(value)}; {remedy}")
+    try:
+        kind = np.asarray(value).dtype
+    except ValueError:
+        raise ValueError(f"{what} has rows of different lengths; give every row the same length") from None
+    if kind.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: {what} has dtype {kind}; pass real and imaginary parts side by side"
+        )
+
+
+def target_values(y: Any) -> np.ndarray:
+    """Targets in double precision."""
+    require_numbers(y, "y")
+    try:
+        return np.array(y, dtype=np.float64)  # torch wants an array that can be written to
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"y is {described(y)} that holds other things than numbers; convert text and dates first"
+        ) from None
+
+
 def require_table(X: Any) -> None:
     """Refuse features that are not a table; what is in it is the estimator's to judge."""
     shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
@@ -92,7 +139,7 @@ def require_table(X: Any) -> None:
 
 def observed_for(y: Any, forecast: Forecast) -> Tensor:
     """Targets (N, D) or (N,) as observations (N, D), where the forecast is."""
-    values = np.array(y, dtype=np.float64)  # torch wants an array that can be written to
+    values = target_values(y)
     place = forecast.members if isinstance(forecast, Ensemble) else getattr(forecast, "loc", None)
     device = None if place is None else place.device
     return torch.as_tensor(values[:, None] if values.ndim == 1 else values, device=device)
@@ -118,13 +165,11 @@ def predict_quantiles(
     They say nothing about targets together; for that there are `sample` and `prerank.recalibration.HighestDensityRegions`.
     """
     forecast = predict_distribution(estimator, X)
-    wanted = np.asarray(levels, dtype=np.float64)
-    if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
-        raise ValueError(f"levels={levels!r}: a list of probabilities between 0 and 1, such as (0.05, 0.5, 0.95)")
+    wanted = checked_levels(levels)
     if isinstance(forecast, GaussianMixture):
-        return marginal_quantiles(forecast, torch.as_tensor(wanted)).cpu().numpy()
+        return marginal_quantiles(forecast, wanted).cpu().numpy()
     if isinstance(forecast, Distribution):
         forecast = equally_weighted_draws(forecast, require_whole(n_draws, "n_draws"), seed)
     if forecast.weights is not None:
         raise TypeError("quantiles of a weighted ensemble are not defined here; resample its members first")
-    return np.moveaxis(np.quantile(forecast.members.cpu().numpy(), wanted, axis=-2), 0, -2)
+    return np.moveaxis(np.quantile(forecast.members.cpu().numpy(), wanted.cpu().numpy(), axis=-2), 0, -2)

@@ -19,12 +19,14 @@ from prerank.estimator.delegation import by_the_calibrated
 from prerank.estimator.dequantising import N_DRAWS
 from prerank.estimator.fitting import Chosen, Task, train, what_to_know
 from prerank.estimator.persistence import read_model, write_model
+from prerank.estimator.predictions import require_numbers
 from prerank.estimator.preparation import names_of, prepare, row_mask
 from prerank.estimator.settings import PAPER, fit_options, require_device, require_strengths
 from prerank.estimator.tails import with_tail
 from prerank.estimator.units import in_target_units
-from prerank.forecast import GaussianMixture
+from prerank.forecast import GaussianMixture, require_whole
 from prerank.parallel import in_threads, single_threaded
+from prerank.saving import refusing_forgery
 from prerank.training import Bar, FitOptions, PreRankPenalty, Silent, forecast_of, listed
 
 _ROWS = 1 << 14  # rows forecast at a time where the result is smaller than the forecasts
@@ -192,6 +194,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
 
     def _task(self, X: Any, y: Any, sample_weight: Any, validation_rows: Any) -> Task:
         """What there is to train: all inputs checked, rows split and standardised."""
+        require_numbers(X, "X")
+        require_numbers(y, "y")
         names = names_of(y)
         X, y = validate_data(self, X, y, validate_separately=(_X, _Y))
         check_consistent_length(X, y)
@@ -280,7 +284,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         Targets with atoms have values of theirs: counts are whole.
         """
         X = self._features(X)
-        if not isinstance(n_draws, Integral) or n_draws < 1:
+        require_whole(seed, "seed", at_least=None)
+        if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
             raise ValueError(f"n_draws={n_draws!r}: how many members to draw per row, a whole number of at least 1")
         members = np.empty((len(X), int(n_draws), self.n_targets_))
 
@@ -353,7 +358,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         A model that was trained on another machine's device: `load(path).set_params(device=None)`.
         """
         parameters, fitted = read_model(path)
-        model = cls(**parameters)
+        with refusing_forgery(path, "MixtureRegressor"):
+            model = cls(**parameters)
         for name, value in fitted.items():
             setattr(model, name, value)
         return model

@@ -15,7 +15,14 @@ from torch import Tensor
 
 from prerank.calibration import PreRank, pce, projected_pit
 from prerank.estimator.predictions import as_forecast, cells_of, observed_for, predict_distribution
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    GaussianMixture,
+    equally_weighted_draws,
+    require_real,
+    require_whole,
+)
 from prerank.scores import energy_score, nll
 from prerank.training import choose_strength
 
@@ -56,12 +63,23 @@ class NegativeEnergyScore:
     scales: tuple[float, ...] | None = None
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        require_whole(self.n_draws, "n_draws", at_least=2)
+        require_whole(self.seed, "seed", at_least=None)
+        if self.scales is not None:
+            said = f"scales={self.scales!r}: one positive, finite number for each target"
+            if isinstance(self.scales, str) or not isinstance(self.scales, Sequence | np.ndarray):
+                raise TypeError(said)
+            for scale in self.scales:
+                if not 0 < require_real(scale, "scales", "one positive, finite number for each target") < np.inf:
+                    raise ValueError(said)
+
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         forecast, observed, weights = _judged(estimator, X, y, sample_weight)
         if not isinstance(forecast, Ensemble):
             forecast = equally_weighted_draws(forecast, self.n_draws, self.seed)
         if self.scales is not None:
-            if len(self.scales) != observed.shape[-1] or not min(self.scales) > 0:
+            if len(self.scales) != observed.shape[-1]:
                 raise ValueError(
                     f"scales={self.scales}: one positive number for each of the {observed.shape[-1]} targets is needed"
                 )
@@ -80,6 +98,10 @@ class NegativePCE:
     preranks: PreRank | Sequence[PreRank] | None = None
     n_draws: int = 200
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_whole(self.n_draws, "n_draws")
+        require_whole(self.seed, "seed", at_least=None)
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         forecast, observed, weights = _judged(estimator, X, y, sample_weight)

@@ -12,7 +12,8 @@ from sklearn.utils.validation import _check_feature_names_in, _check_sample_weig
 
 from prerank.estimator.foldmodels import seeded_copy
 from prerank.estimator.plans import folds_by
-from prerank.estimator.predictions import require_targets
+from prerank.estimator.predictions import require_numbers, require_targets, target_values
+from prerank.forecast import described
 
 Array = NDArray[np.float64]
 
@@ -25,8 +26,9 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
     `HistGradientBoostingRegressor()`; one is fitted for each target and fold of `cv`, a number of folds or a splitter of
     scikit-learn's.
 
-    Training rows get the prediction of models that have not seen them, and rows that come later the mean prediction of
-    all: as with scikit-learn's `TargetEncoder`, `fit_transform(X, y)` is not `fit(X, y).transform(X)`.
+    Training rows get the prediction of models that have not seen them: those of the other folds, and for rows that no fold
+    tests models of all rows that one does. Rows that come later get the mean prediction of the models of all folds: as with
+    scikit-learn's `TargetEncoder`, `fit_transform(X, y)` is not `fit(X, y).transform(X)`.
 
     Fitted: `models_` (for each fold one of each target), `n_features_in_`, `feature_names_in_`, `n_targets_`.
 
@@ -57,11 +59,16 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
 
         Rows of a group, as `groups` (N,) label them, are in one fold. `sample_weight` (N,) goes to the models.
         """
+        if self.estimator is not None and not (hasattr(self.estimator, "fit") and hasattr(self.estimator, "predict")):
+            raise TypeError(
+                f"estimator is {described(self.estimator)}; pass a regressor such as Ridge(), or leave it out"
+            )
+        require_numbers(X, "X")
         features = validate_data(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, dtype=np.float64)
         require_targets(self, y)
-        targets = np.asarray(y, dtype=np.float64)
+        targets = target_values(y)
         targets = targets[:, None] if targets.ndim == 1 else targets
-        if targets.ndim != 2 or len(targets) != len(features):
+        if targets.ndim != 2 or len(targets) != len(features) or not targets.shape[1]:
             raise ValueError(
                 f"y has shape {np.shape(y)}, and X has {len(features)} rows; y is (rows,) or (rows, targets)"
             )
@@ -75,7 +82,9 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         predicted, self.models_ = np.full(targets.shape, np.nan), []
         cv = min(self.cv, len(features)) if isinstance(self.cv, Integral) else self.cv
+        tested = np.zeros(len(features), dtype=bool)
         for fold, (train, test) in enumerate(folds_by(cv, features, targets, groups, seed)):
+            tested[test] = True
             models = [
                 self._fitted(
                     seed + 1000 * fold + d, features[train], column, None if weights is None else weights[train]
@@ -85,9 +94,14 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
             predicted[test] = _predicted(models, features[test])
             self.models_.append(models)
         self.n_targets_ = targets.shape[1]
-        untested = np.isnan(predicted).all(1)
-        if untested.any():  # the first rows of a series, say
-            predicted[untested] = self._mean(features[untested])
+        untested = ~tested
+        if untested.any():  # the first rows of a series, say, which all models of the folds have seen
+            rest = None if weights is None else weights[~untested]
+            others = [
+                self._fitted(seed + 1000 * len(self.models_) + d, features[~untested], column, rest)
+                for d, column in enumerate(targets[~untested].T)
+            ]
+            predicted[untested] = _predicted(others, features[untested])
         return np.hstack([features, predicted])
 
     def transform(self, X: Any) -> Array:

@@ -10,10 +10,14 @@ import torch
 from torch import Tensor
 
 from prerank.estimator.regressor import MixtureRegressor
+from prerank.forecast import require_whole
 from prerank.recalibration import Recalibrator
-from prerank.saving import Format
+from prerank.saving import Format, refusing_forgery
+from prerank.wording import counted
 
 _FORMAT = Format("CalibratedRegressorCV", 1, (1,))
+
+_KEYS = ("n_models", "names", "n_models_", "n_features_in_", "n_targets_", "target_names_", "_one_axis")
 
 
 def write_parts(
@@ -36,12 +40,19 @@ def write_parts(
 def read_parts(path: Path | str) -> tuple[list[MixtureRegressor], Recalibrator | None, dict[str, Any]]:
     """What `write_parts` wrote."""
     tensors, about = _FORMAT.read(path)
-    with TemporaryDirectory() as folder:
-        files = {}
+    with TemporaryDirectory() as folder, refusing_forgery(path, _FORMAT.kind):
+        if lacking := [name for name in _KEYS if name not in about]:
+            raise ValueError(f"it lacks {lacking[0]}")
+        count, files = require_whole(about["n_models"], "n_models"), {}
+        expected = {f"model {k}" for k in range(count)} if count <= len(tensors) else set()
+        if set(tensors) - {"recalibrator"} != expected:  # names become those of files
+            raise ValueError(
+                f"it holds {counted(len(tensors), 'part')} that are not those of {counted(count, 'model')}"
+            )
         for name, content in tensors.items():
             files[name] = Path(folder) / name
             files[name].write_bytes(content.numpy().tobytes())
-        models = [MixtureRegressor.load(files[f"model {k}"]) for k in range(about["n_models"])]
+        models = [MixtureRegressor.load(files[f"model {k}"]) for k in range(count)]
         recalibrator = Recalibrator.load(files["recalibrator"]) if "recalibrator" in files else None
     return models, recalibrator, about
 

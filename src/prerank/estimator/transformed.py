@@ -12,10 +12,19 @@ from torch import Tensor
 from torch.distributions import AffineTransform, ComposeTransform, Distribution, ExpTransform, Transform, constraints
 from torch.distributions.transforms import identity_transform
 
-from prerank.estimator.predictions import predict_distribution, require_targets
+from prerank.estimator.predictions import predict_distribution, require_numbers, require_targets
 from prerank.estimator.regressor import MixtureRegressor
 from prerank.estimator.scorers import LogLikelihood
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, described, equally_weighted_draws, require_whole
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    GaussianMixture,
+    case_by_case,
+    described,
+    equally_weighted_draws,
+    require_whole,
+    select_cases,
+)
 
 _FOR_THE_MEAN = 1000  # draws, where a mean has no closed form
 
@@ -94,7 +103,11 @@ class Transformed(Distribution):
 
     def select(self, cases: Tensor | slice) -> "Transformed":
         """The same forecast for some of its cases."""
-        return Transformed(self.base.select(cases), self.transforms)  # type: ignore[attr-defined]
+        return Transformed(select_cases(self.base, cases), self.transforms)
+
+    def case_by_case(self) -> "Transformed":
+        """The same forecast, its draws of a case independent of the cases beside it where the base can be cut."""
+        return Transformed(case_by_case(self.base), self.transforms)
 
 
 class TransformedTargets(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
@@ -124,6 +137,8 @@ class TransformedTargets(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, **parameters: Any) -> Self:
         """Fit the estimator on features X (N, L) and the transformed targets y (N, D) or (N,)."""
         require_targets(self, y)
+        require_numbers(X, "X")
+        require_numbers(y, "y")
         values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         columns = values[:, None] if values.ndim == 1 else values
         self.transforms_ = _listed(self.transforms, columns.shape[1])

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -13,6 +14,26 @@ def inside_support(y: Tensor, forecast: Distribution) -> Tensor | None:
     except (AttributeError, RuntimeError):  # a NotImplementedError is one of the latter
         return None
     return inside if inside.ndim < y.ndim else inside.all(-1)
+
+
+def has_bounds_within(forecast: Distribution, centre: Tensor, reach: Tensor) -> bool:
+    """Whether values that lie so far (N, D) from a centre (N, D) in one target are impossible in any case.
+
+    >>> from torch.distributions import Independent, LogNormal, Normal
+    >>> zero, one = torch.zeros(4, 2), torch.ones(4, 2)
+    >>> [has_bounds_within(Independent(kind(zero, one), 1), one, 20 * one) for kind in (Normal, LogNormal)]
+    [False, True]
+    """
+    for d in range(centre.shape[-1]):
+        step = torch.zeros_like(centre)
+        step[..., d] = reach[..., d]
+        for point in (centre - step, centre + step):
+            inside = inside_support(point, forecast)
+            if inside is None:
+                return False
+            if not bool(inside.all()):
+                return True
+    return False
 
 
 def refuse_outside_support(

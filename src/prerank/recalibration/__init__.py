@@ -7,7 +7,7 @@ from prerank.recalibration.affine import Affine
 from prerank.recalibration.coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
 from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.moved import Moved
-from prerank.recalibration.quantiles import marginal_quantiles
+from prerank.recalibration.quantiles import checked_levels, marginal_quantiles
 from prerank.recalibration.recalibrator import PITDensities, Recalibrator
 from prerank.recalibration.regions import Coverage, HighestDensityRegions, PredictionRegion, Volume
 from prerank.recalibration.rivals import HDRRecalibration, LatentRecalibration
@@ -35,5 +35,6 @@ __all__ = [
     "Tilt",
     "Tilted",
     "Volume",
+    "checked_levels",
     "marginal_quantiles",
 ]

@@ -23,7 +23,15 @@ from prerank.forecast import (
 )
 from prerank.parallel import in_threads, single_threaded
 from prerank.randomness import case_keys, uniform
-from prerank.recalibration.densities import as_mixture, held_out_cases, one_model, require_fitted
+from prerank.recalibration.densities import (
+    MOST_DRAWS,
+    as_mixture,
+    held_out_cases,
+    members_of,
+    one_model,
+    require_fitted,
+    require_targets,
+)
 from prerank.recalibration.quantiles import QuantileMap, from_normal_scores, margins, normal_scores, plotting_levels
 
 
@@ -40,6 +48,7 @@ class RecalibratedMargins:
     """
 
     scores_: Tensor = field(init=False, repr=False)
+    n_members_: int | None = field(init=False, repr=False)
 
     @single_threaded()
     @torch.no_grad()
@@ -48,6 +57,7 @@ class RecalibratedMargins:
         checked, observed = held_out_cases(forecast, y, at_least=2)
         law = margins(as_mixture(checked))
         self.scores_ = normal_scores(observed.to(law.loc), law).sort(0).values
+        self.n_members_ = members_of(checked)
         return self
 
     @single_threaded()
@@ -61,13 +71,12 @@ class RecalibratedMargins:
             raise ValueError(
                 f"{type(self).__name__} is not fitted yet; call fit(forecast, y) with held-out cases first"
             )
-        mixture = as_mixture(one_model(forecast))
-        n_targets = self.scores_.shape[-1]
-        if mixture.n_targets != n_targets:
-            raise ValueError(f"fitted on {n_targets} targets, but the forecast is for {mixture.n_targets}")
+        checked = one_model(forecast, n_members=self.n_members_)
+        require_targets(self, checked, self.scores_.shape[-1])
+        mixture = as_mixture(checked)
         expected = torch.special.ndtri(plotting_levels(len(self.scores_), self.scores_))
         levels = torch.special.ndtri(plotting_levels(require_whole(n_levels, "n_levels"), self.scores_))
-        wanted = QuantileMap(expected, self.scores_)(levels[:, None].expand(-1, n_targets))
+        wanted = QuantileMap(expected, self.scores_)(levels[:, None].expand(-1, mixture.n_targets))
         return torch.cat(
             in_threads(
                 lambda cases: self._of(mixture.select(cases), wanted),
@@ -112,7 +121,8 @@ class EnsembleCopulaCoupling:
     margins_: RecalibratedMargins = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_whole(self.n_draws, "n_draws")
+        require_whole(self.n_draws, "n_draws", at_most=MOST_DRAWS)
+        require_whole(self.seed, "seed", at_least=None)
 
     def fit(self, forecast: Any, y: Any) -> "EnsembleCopulaCoupling":
         """Learn the margins from held-out cases: observations (N, D)."""
@@ -124,7 +134,7 @@ class EnsembleCopulaCoupling:
     def transform(self, forecast: Any) -> Ensemble:
         """The recalibrated ensemble, as many members as the raw one."""
         require_fitted(self, "margins_")
-        raw = checked = one_model(forecast)
+        raw = checked = one_model(forecast, n_members=self.margins_.n_members_)
         if isinstance(checked, Distribution):
             raw = equally_weighted_draws(checked, self.n_draws, self.seed, "raw members")
         assert isinstance(raw, Ensemble)
@@ -155,15 +165,20 @@ class SchaakeShuffle:
     history_: Tensor = field(init=False, repr=False)
     margins_: RecalibratedMargins = field(init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.n_draws is not None:
+            require_whole(self.n_draws, "n_draws")
+        require_whole(self.seed, "seed", at_least=None)
+
     def fit(self, forecast: Any, y: Any) -> "SchaakeShuffle":
         """Learn the margins from held-out cases, and take their observations as history where none is given."""
         margins_ = RecalibratedMargins().fit(forecast, y)
         history, n_targets = as_observations(y if self.history is None else self.history), margins_.scores_.shape[1]
         require_observations(history)
-        if history.ndim != 2 or history.shape[1] != n_targets:
+        if history.ndim != 2 or history.shape[1] != n_targets or not len(history):
             raise ValueError(
                 f"the history has shape {tuple(history.shape)}; past observations of the same {n_targets} targets are "
-                f"(H, {n_targets})"
+                f"(H, {n_targets}), at least one"
             )
         if self.n_draws is not None and require_whole(self.n_draws, "n_draws") > len(history):
             raise ValueError(

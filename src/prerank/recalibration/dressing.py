@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from prerank.chunks import chunks
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, described
+from prerank.forecast import Ensemble, Forecast, GaussianMixture, described, require_number
 from prerank.recalibration.likeliest import smallest
 from prerank.recalibration.steps import HeldOut, require_spread
 from prerank.scores import energy_score
@@ -39,6 +39,9 @@ class Dressing:
     """
 
     prior_cases: float = 2.0
+
+    def __post_init__(self) -> None:
+        require_number(self.prior_cases, "prior_cases", above=0)
 
     def fit(self, forecast: Forecast, held_out: HeldOut) -> "FittedDressing":
         ensemble = _ensemble(forecast)

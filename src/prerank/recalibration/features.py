@@ -40,6 +40,9 @@ def raw_features(given: Any, n_cases: int) -> Tensor:
             f"features are NaN or infinite in {int(bad.sum())} of {n_cases} cases, the first of them case "
             f"{int(bad.nonzero()[0])}; fill them in, or leave those cases out"
         )
+    largest = float(raw.abs().max())
+    if largest > 1e100:
+        raise ValueError(f"features go up to {largest:.3g}, whose squares are no numbers; rescale them to below 1e100")
     return raw
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.calibration import pce
-from prerank.forecast import equally_weighted_draws
+from prerank.forecast import can_be_cut, case_by_case, equally_weighted_draws
 from prerank.randomness import numpy_generator
 from prerank.recalibration.basis import by_case, log_tilt
 from prerank.recalibration.densities import log_density
@@ -98,9 +98,9 @@ class Guard:
 
     @classmethod
     def of(cls, forecast: Distribution, held_out: HeldOut, old: OldPITs) -> "Guard":
-        device, n_cases = held_out.y.device, len(held_out.y)
+        device, n_cases, forecast = held_out.y.device, len(held_out.y), case_by_case(forecast)
         cases = torch.arange(n_cases, device=device)
-        if n_cases > AT_MOST and hasattr(forecast, "select"):
+        if n_cases > AT_MOST and can_be_cut(forecast):
             chosen = numpy_generator(held_out.seed, "cases of the guard").permutation(n_cases)[:AT_MOST]
             cases = torch.as_tensor(chosen, device=device).sort().values
             forecast = select(forecast, cases)

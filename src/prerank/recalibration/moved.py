@@ -6,7 +6,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from prerank.forecast import Ensemble, equally_weighted_draws
+from prerank.forecast import (
+    CaseByCase,
+    Ensemble,
+    case_by_case,
+    equally_weighted_draws,
+    inside_support,
+    select_cases,
+)
+from prerank.wording import shape_in_words
 
 
 class Moved(Distribution):
@@ -22,6 +30,18 @@ class Moved(Distribution):
         self.base, self.centre = base, centre
         self.shift, self.scale = shift.to(centre), scale.to(centre)
         super().__init__(base.batch_shape, base.event_shape, validate_args=False)
+
+    def __repr__(self) -> str:
+        base = self.base.law if isinstance(self.base, CaseByCase) else self.base
+        return f"Moved({type(base).__name__}, {shape_in_words((), case=self.batch_shape[-1], target=self.event_shape[-1])})"
+
+    def select(self, cases: Tensor | slice) -> "Moved":
+        """The same forecast for some of its cases."""
+        return Moved(select_cases(self.base, cases), self.centre[cases], self.shift, self.scale)
+
+    def case_by_case(self) -> "Moved":
+        """The same forecast, its draws of a case independent of the cases beside it where the base can be cut."""
+        return Moved(case_by_case(self.base), self.centre, self.shift, self.scale)
 
     @property
     def support(self) -> constraints.Constraint:
@@ -50,8 +70,9 @@ class Moved(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         back = (value - self.centre - self.shift) / self.scale + self.centre
-        inside = self.base.support.check(back) if self.base.support is not None else torch.ones_like(back[..., 0]) > 0
-        inside = inside if inside.ndim < back.ndim else inside.all(-1)
+        inside = inside_support(back, self.base)
+        if inside is None:
+            return self.base.log_prob(back) - self.scale.log().sum()
         safe = torch.where(inside[..., None], back, self.centre.expand_as(back))
         found = self.base.log_prob(safe) - self.scale.log().sum()
         return torch.where(inside, found, -torch.inf)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.calibration import DistributionView, LinearProjection, PreRank, call_only_ours
-from prerank.forecast import Ensemble, GaussianMixture, equally_weighted_draws
+from prerank.forecast import Ensemble, GaussianMixture, can_be_cut, equally_weighted_draws
 from prerank.recalibration.parts import select
 
 _LEARNT_FROM = 250
@@ -75,7 +75,7 @@ class OldPITs:
 
     def names(self, forecast: Distribution) -> dict[str, tuple[str, ...]]:
         """The projections of each pre-rank by name."""
-        one = select(forecast, slice(0, 1)) if hasattr(forecast, "select") else forecast
+        one = select(forecast, slice(0, 1)) if can_be_cut(forecast) else forecast
         view = _Frugal(one, self.seed, torch.arange(one.batch_shape[-1]))
         return {item.name: tuple(item.given(view).names) for item in self.preranks}
 

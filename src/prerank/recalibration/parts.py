@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.chunks import chunks
-from prerank.forecast import GaussianMixture
+from prerank.forecast import GaussianMixture, can_be_cut, select_cases
 from prerank.parallel import in_threads
 
 _Result = TypeVar("_Result")
@@ -18,12 +18,12 @@ def select(forecast: Distribution, cases: slice | Tensor) -> Distribution:
     """Some cases of a forecast that can be cut; a slice of everything of any."""
     if isinstance(cases, slice) and cases == slice(None):
         return forecast
-    return forecast.select(cases)  # type: ignore[attr-defined]
+    return select_cases(forecast, cases)
 
 
 def some_cases(forecast: Distribution, values_per_case: int, device: torch.device) -> list[slice]:
     """Chunks of cases whose temporaries stay small; one for all where a forecast cannot be cut."""
-    if not hasattr(forecast, "select"):
+    if not can_be_cut(forecast):
         return [slice(None)]
     return chunks(forecast.batch_shape[-1], values_per_case, device)
 

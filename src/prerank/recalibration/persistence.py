@@ -3,16 +3,17 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from prerank.recalibration.affine import FittedAffine
+from prerank.forecast import require_number, require_whole, require_yes_or_no
+from prerank.recalibration.affine import REASONS, FittedAffine
 from prerank.recalibration.dressing import FittedDressing
 from prerank.recalibration.guard import Verdict
 from prerank.recalibration.steps import Fitted
 from prerank.recalibration.tilt import FittedTilt
-from prerank.saving import Format, decode, encode
+from prerank.saving import Format, decode, encode, refusing_forgery
 
 _FORMAT = Format("Recalibrator", 1, (1,))
 _STEPS: dict[str, Any] = {kind.__name__: kind for kind in (FittedAffine, FittedDressing, FittedTilt)}
@@ -34,15 +35,109 @@ def write(path: Path | str, steps: tuple[Fitted, ...], about: Mapping[str, Any])
     _FORMAT.write(path, tensors, {**about, "steps": described})
 
 
-def read(path: Path | str) -> tuple[tuple[Fitted, ...], dict[str, Any]]:
-    """What `write` wrote."""
-    tensors, about = _FORMAT.read(path)
-    steps = []
-    for place, item in enumerate(about["steps"]):
-        fields = {key: decode(value) for key, value in item["fields"].items()}
-        own = f"{place}."
-        fields |= {key.removeprefix(own): value for key, value in tensors.items() if key.startswith(own)}
-        if "verdict" in fields:
-            fields["verdict"] = Verdict(*fields["verdict"])
-        steps.append(_STEPS[item["step"]](**fields))
-    return tuple(steps), about
+class About(NamedTuple):
+    """What a file says of the cases that were fitted on."""
+
+    n_cases: int
+    n_targets: int
+    n_folds: int
+    seed: int
+    n_features: int
+    n_members: int | None
+    tied: list[float]
+
+
+def read(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
+    """What `write` wrote, its values checked: a file can be whole and still hold what no fit has made."""
+    tensors, header = _FORMAT.read(path)
+    with refusing_forgery(path, _FORMAT.kind):
+        whole = {
+            "n_cases": require_whole(header["n_cases"], "n_cases"),
+            "n_targets": require_whole(header["n_targets"], "n_targets"),
+            "n_folds": require_whole(header["n_folds"], "n_folds", at_least=2),
+            "seed": require_whole(header["seed"], "seed", at_least=None),
+            "n_features": require_whole(header.get("n_features", 0), "n_features", at_least=0),
+        }
+        members = header.get("n_members")
+        tied = [require_number(share, "tied", 0, 1) for share in header.get("tied", [0.0] * whole["n_targets"])]
+        about = About(**whole, n_members=None if members is None else require_whole(members, "n_members"), tied=tied)
+        _require(len(about.tied) == about.n_targets, "tied is for other targets")
+        steps = []
+        for place, item in enumerate(header["steps"]):
+            fields = {key: decode(value) for key, value in item["fields"].items()}
+            own = f"{place}."
+            fields |= {key.removeprefix(own): value for key, value in tensors.items() if key.startswith(own)}
+            if "verdict" in fields:
+                fields["verdict"] = Verdict(*fields["verdict"])
+            step = _STEPS[item["step"]](**fields)
+            _CHECKS[type(step)](step, about)
+            steps.append(step)
+        return tuple(steps), about
+
+
+def _require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise ValueError(otherwise)
+
+
+def _require_tensor(value: Any, name: str, shape: tuple[int, ...]) -> None:
+    _require(isinstance(value, Tensor) and tuple(value.shape) == shape, f"{name} is not of shape {shape}")
+    _require(value.is_floating_point() and bool(value.isfinite().all()), f"{name} has values that are no numbers")
+
+
+def _check_moving(step: FittedAffine | FittedDressing, about: About) -> None:
+    for name in ("shift", "scale"):
+        _require_tensor(getattr(step, name), name, (about.n_targets,))
+    _require(bool((step.scale > 0).all()), "scale is not positive")
+    for name in ("gain", "gain_error"):
+        require_number(getattr(step, name), name)
+
+
+def _check_affine(step: FittedAffine, about: About) -> None:
+    _check_moving(step, about)
+    if step.ridge is not None:
+        require_number(step.ridge, "ridge", at_least=0)
+    require_whole(step.seed, "seed", at_least=None)
+    require_yes_or_no(step.discrete, "discrete")
+    _require(step.why in REASONS, "why is no reason")
+
+
+def _check_dressing(step: FittedDressing, about: About) -> None:
+    _check_moving(step, about)
+    _require_tensor(step.kernel_tril, "kernel_tril", (about.n_targets, about.n_targets))
+    _require(not bool(step.kernel_tril.triu(1).any()), "kernel_tril has entries above its diagonal")
+    _require(bool((step.kernel_tril.diagonal() > 0).all()), "kernel_tril has a diagonal that is not positive")
+    require_number(step.score, "score")
+    _require(require_number(step.tail_share, "tail_share", at_least=0) < 1, "tail_share is not below 1")
+    require_number(step.tail_factor, "tail_factor", above=0)
+
+
+def _check_tilt(step: FittedTilt, about: About) -> None:
+    _require(all(hasattr(item, "given") for item in step.preranks), "preranks are none")
+    _require(all(isinstance(name, str) for name, _ in step.groups), "groups have no names")
+    width = sum(require_whole(count, "groups") for _, count in step.groups)
+    lead = () if step.centre is None else (about.n_features,)
+    _require_tensor(step.theta, "theta", (*lead, step.theta.shape[-2], width))
+    for name in ("observed", "corrected"):
+        _require_tensor(getattr(step, name), name, (width, getattr(step, name).shape[-1]))
+    _require((step.centre is None) == (step.spread is None), "centre and spread go together")
+    if step.centre is not None:
+        for name in ("centre", "spread"):
+            _require_tensor(getattr(step, name), name, lead)
+    if step.ridge is not None:
+        require_number(step.ridge, "ridge", at_least=0)
+    for name, value in (
+        *zip(Verdict._fields, step.verdict, strict=True),
+        ("gain", step.gain),
+        ("own_weight", step.own_weight),
+    ):
+        require_number(value, name)
+    require_number(step.gain_error, "gain_error", at_least=0)
+    require_number(step.verdict.effective_share, "effective_share", above=0)
+    require_yes_or_no(step.refused, "refused")
+    for name, most in (("n_reference", 100_000), ("pool", 1_000_000)):
+        require_whole(getattr(step, name), name, at_most=most)
+    require_whole(step.seed, "seed", at_least=None)
+
+
+_CHECKS: dict[type, Any] = {FittedAffine: _check_affine, FittedDressing: _check_dressing, FittedTilt: _check_tilt}

@@ -5,13 +5,14 @@ forecast that is far too narrow is 0 or 1 up to rounding; its normal score is -2
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from scipy.special import ndtri_exp
 from torch import Tensor
+from torch.distributions import MultivariateNormal
 
-from prerank.forecast import GaussianMixture
+from prerank.forecast import GaussianMixture, as_tensor, described, normal_as_mixture
 
 _STEPS = 200  # bisection alone would need about 60; Newton's method needs about 6
 
@@ -79,7 +80,23 @@ def from_normal_scores(scores: Tensor, law: Components) -> Tensor:
     return y
 
 
-def marginal_quantiles(forecast: GaussianMixture, levels: Tensor) -> Tensor:
+def checked_levels(levels: Any) -> Tensor:
+    """Levels of quantiles (J,) in double precision, each between 0 and 1.
+
+    >>> checked_levels([0.05, 0.5])
+    tensor([0.0500, 0.5000], dtype=torch.float64)
+    """
+    said = "a list of probabilities between 0 and 1, such as (0.05, 0.5, 0.95)"
+    try:
+        wanted = as_tensor(levels, "levels").double()
+    except (TypeError, ValueError):
+        raise TypeError(f"levels={levels!r}: {said}") from None
+    if wanted.ndim != 1 or not len(wanted) or not bool(((wanted > 0) & (wanted < 1)).all()):
+        raise ValueError(f"levels={levels!r}: {said}")
+    return wanted
+
+
+def marginal_quantiles(forecast: GaussianMixture | MultivariateNormal, levels: Any) -> Tensor:
     """Quantiles (N, J, D) of the single targets of a mixture at levels (J,), exact, in double precision.
 
     >>> law = GaussianMixture(torch.zeros(1, 1), torch.tensor([[[0.0, 5.0]]]), torch.eye(2)[None, None])
@@ -87,8 +104,14 @@ def marginal_quantiles(forecast: GaussianMixture, levels: Tensor) -> Tensor:
     tensor([[[0.0000, 5.0000],
              [1.9600, 6.9600]]], dtype=torch.float64)
     """
+    wanted, forecast = checked_levels(levels), normal_as_mixture(forecast)
+    if not isinstance(forecast, GaussianMixture) or len(forecast.batch_shape) != 1:
+        raise TypeError(
+            f"quantiles in closed form are those of a GaussianMixture of several cases, and the forecast is "
+            f"{described(forecast)}; take them of its draws, or use prerank.estimator.predict_quantiles"
+        )
     law = margins(forecast)
-    scores = torch.special.ndtri(levels.to(law.loc))[:, None, None, None].expand(-1, *law.loc.shape[:2], -1)
+    scores = torch.special.ndtri(wanted.to(law.loc))[:, None, None, None].expand(-1, *law.loc.shape[:2], -1)
     return from_normal_scores(scores.squeeze(-1), Components(*(part[None] for part in law))).movedim(0, -2)
 
 

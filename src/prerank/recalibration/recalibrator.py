@@ -1,5 +1,7 @@
 """`Recalibrator`: from a joint forecast to one that is calibrated, learnt on held-out cases."""
 
+import inspect
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -12,16 +14,18 @@ from torch import Tensor
 
 from prerank.calibration import PreRank, listed_preranks
 from prerank.forecast import (
+    Axes,
     Ensemble,
     Forecast,
     as_tensor,
     described,
+    refuse_outside_support,
     require_whole,
 )
 from prerank.parallel import single_threaded
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.atoms import in_words, tied_shares
-from prerank.recalibration.densities import held_out_cases, one_model
+from prerank.recalibration.densities import held_out_cases, members_of, one_model
 from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.features import Features, raw_features
 from prerank.recalibration.folds import folds_of
@@ -76,17 +80,32 @@ class Recalibrator(BaseEstimator):
         self.seed = seed
 
     @single_threaded()
-    def fit(self, forecast: Any, y: Any, *, features: Any = None, case_weights: Any = None, blocks: Any = None) -> Self:
+    def fit(
+        self,
+        forecast: Any,
+        y: Any,
+        *,
+        features: Any = None,
+        case_weights: Any = None,
+        blocks: Any = None,
+        axes: Axes | None = None,
+    ) -> Self:
         """Learn from forecasts of held-out cases and their observations (N, D).
 
         The forecast stands where scikit-learn has X: an `Ensemble`, members (N, M, D), or a distribution of N cases.
         `features` (N, L), a few numbers per case, are what the correction may depend on: for calibration given them, and not
         only on average. `case_weights` (N,) say how much a case counts; cases with the same label in `blocks` (N,) stay in
-        one fold and count as one in standard errors.
+        one fold and count as one in standard errors. `axes` names the axes of an array of members that is not (cases,
+        members, targets), as for `check`.
         """
-        forecast, y = held_out_cases(forecast, y)
+        forecast, y = held_out_cases(forecast, y, axes=axes, takes_axes=True)
         if y.ndim != 2:
             raise ValueError(f"y has shape {tuple(y.shape)}; a Recalibrator takes one model, y (cases, targets)")
+        refuse_outside_support(
+            y,
+            forecast,
+            "no weight of draws reaches there: pass draws as an Ensemble, which is dressed, or leave those cases out",
+        )
         given = None if features is None else Features.of(features, len(y), y.device)
         steps = _listed_steps(self.steps, forecast, given is not None)
         seed = require_whole(self.seed, "seed", at_least=None)
@@ -102,19 +121,20 @@ class Recalibrator(BaseEstimator):
                 fitted.append(step.fit(current, held_out))
                 current = _transformed(fitted[-1], current, None if given is None else given.raw)
         self.steps_ = tuple(fitted)
-        self.n_cases_, self.n_targets_ = len(y), y.shape[-1]
+        self.n_cases_, self.n_targets_, self.n_members_ = len(y), y.shape[-1], members_of(forecast)
         self.tied_ = tied_shares(y).cpu().numpy()
         self.n_features_ = 0 if given is None else given.values.shape[1]
         return self
 
     @single_threaded()
-    def transform(self, forecast: Any, features: Any = None) -> Forecast:
+    def transform(self, forecast: Any, features: Any = None, *, axes: Axes | None = None) -> Forecast:
         """The corrected forecast of other cases; the same object where nothing was changed.
 
-        `features` (N, L) are those of these cases, in the order that `fit` was given, if it was given any.
+        `features` (N, L) are those of these cases, in the order that `fit` was given, if it was given any. `axes` names the
+        axes of an array, as in `fit`.
         """
         check_is_fitted(self, "steps_")
-        current = one_model(forecast)
+        current = one_model(forecast, axes, self.n_members_)
         targets = current.n_targets if isinstance(current, Ensemble) else current.event_shape[-1:].numel()
         if targets != self.n_targets_:
             raise ValueError(
@@ -179,18 +199,18 @@ class Recalibrator(BaseEstimator):
         """Write what was learnt to one file, safetensors with JSON in its header."""
         check_is_fitted(self, "steps_")
         about = {"n_cases": self.n_cases_, "n_targets": self.n_targets_, "n_features": self.n_features_}
-        about |= {"n_folds": self.n_folds, "seed": self.seed, "tied": self.tied_.tolist()}
+        about |= {"n_folds": int(self.n_folds), "seed": int(self.seed), "tied": self.tied_.tolist()}
+        about |= {"n_members": self.n_members_}
         write(path, self.steps_, about)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """What `save` wrote: it transforms as before. `steps` and `preranks`, which are for fitting, are the defaults."""
         steps, about = read(path)
-        result = cls(n_folds=about["n_folds"], seed=about["seed"])
+        result = cls(n_folds=about.n_folds, seed=about.seed)
         result.steps_ = steps
-        result.n_cases_, result.n_targets_ = about["n_cases"], about["n_targets"]
-        result.tied_ = np.asarray(about.get("tied", [0.0] * result.n_targets_))
-        result.n_features_ = about.get("n_features", 0)
+        result.n_cases_, result.n_targets_, result.n_members_ = about.n_cases, about.n_targets, about.n_members
+        result.tied_, result.n_features_ = np.asarray(about.tied), about.n_features
         return result
 
 
@@ -207,7 +227,7 @@ def _listed_steps(steps: Any, forecast: Forecast, with_features: bool) -> list[S
         return [transport, *([Tilt(degree=2, by_features=True)] if with_features else []), Tilt(), *again]
     listed = [steps] if hasattr(steps, "fit") or not isinstance(steps, Sequence) else list(steps)
     for step in listed:
-        if isinstance(step, type) or not hasattr(step, "fit"):
+        if isinstance(step, type) or not hasattr(step, "fit") or _learns_from_y(step):
             raise TypeError(f"steps: {described(step)} is no step; pass values such as (Affine(), Tilt())")
     if not listed:
         raise ValueError("steps=(): nothing would be learnt; pass at least one, such as (Affine(), Tilt())")
@@ -218,6 +238,14 @@ def _listed_steps(steps: Any, forecast: Forecast, with_features: bool) -> list[S
     return listed
 
 
+def _learns_from_y(step: Any) -> bool:
+    """Whether something has a `fit` of another kind: a regressor's, or that of a whole recalibration."""
+    try:
+        return list(inspect.signature(step.fit).parameters)[1:2] == ["y"]
+    except (TypeError, ValueError):
+        return False
+
+
 def _case_weights(values: Any, y: Tensor) -> Tensor:
     if values is None:
         return torch.ones(len(y), dtype=torch.float64, device=y.device)
@@ -225,9 +253,9 @@ def _case_weights(values: Any, y: Tensor) -> Tensor:
     if weights.shape != (len(y),):
         raise ValueError(f"case_weights has shape {tuple(weights.shape)}; one number per case is ({len(y)},)")
     bad = ~weights.isfinite() | (weights < 0)
-    if bool(bad.any()) or not bool(weights.sum() > 0):
+    if bool(bad.any()) or not 0 < float(weights.sum()) < math.inf:
         raise ValueError(
             f"{int(bad.sum())} of {len(weights)} case_weights are negative, NaN or infinite, and they sum to "
-            f"{float(weights.sum()):g}; a weight is a finite number of zero or more, and one must be positive"
+            f"{float(weights.sum()):g}; a weight is a finite number of zero or more, and their sum is positive and finite"
         )
     return weights / weights.mean()

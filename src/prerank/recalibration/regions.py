@@ -9,6 +9,7 @@ Izbicki, Shimizu and Stern (2022): CD-split and HPD-split: efficient conformal r
 Learning Research 23.
 """
 
+import hashlib
 import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,25 +20,38 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.forecast import (
+    Ensemble,
     GaussianMixture,
+    Labels,
     accepts_arrays,
     as_observations,
+    can_be_cut,
+    case_by_case,
     equally_weighted_draws,
+    labels_of,
+    positions,
     require_fitting,
     require_observations,
+    require_real,
     require_whole,
 )
 from prerank.parallel import single_threaded
 from prerank.recalibration.densities import (
+    MOST_DRAWS,
     as_density,
     density_scale,
     held_out_cases,
     log_density,
+    members_of,
     one_model,
     require_fitted,
+    require_targets,
 )
 from prerank.recalibration.parts import over_drawn
+from prerank.recalibration.tilted import Tilted
 from prerank.wording import shape_in_words
+
+_MOST_CASES = 10_000_000  # beyond it a share is that of endless cases to all digits that matter
 
 
 class Coverage(NamedTuple):
@@ -65,11 +79,14 @@ class HighestDensityRegions:
     more coverage. Coverage is an average over cases: too high in some, too low in others, if the forecast is wrong.
 
     Every region has the same mass on the scale of its own forecast: the probability that the forecast gives to more
-    probable outcomes, measured among `n_draws` draws, beyond them in nats of log density. A `GaussianMixture` and torch
+    probable outcomes, measured among `n_draws` draws, beyond them in nats of log density. Draws are made from the same
+    random numbers in every case, held out or new, so that a mass is one function of forecast and observation: the promise
+    then holds for every seed, and not only on average over seeds. A `GaussianMixture` and torch
     distributions with `log_prob` have their own density; an `Ensemble` is given the Gaussian kernel density of
     its members (Scott's rule per target). Ties of masses, as atoms make them, can only raise the coverage.
 
-    `scores_` (n,) are the sorted masses of the held-out observations: uniform on (0, 1) for a calibrated forecast.
+    `scores_` (n,) are the sorted masses of the held-out observations: uniform on (0, 1) for a calibrated forecast, up to
+    the error of `n_draws` draws.
 
     >>> forecast = GaussianMixture(torch.zeros(99, 1), torch.zeros(99, 1, 2), torch.eye(2).expand(99, 1, 2, 2))
     >>> y = 2 * forecast.ensemble(1, seed=1).members[:, 0]  # the forecast is too narrow by a factor of two
@@ -83,9 +100,11 @@ class HighestDensityRegions:
     n_draws: int = 1000
     seed: int = 0
     scores_: Tensor = field(init=False, repr=False)
+    n_targets_: int = field(init=False, repr=False)
+    n_members_: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_whole(self.n_draws, "n_draws", at_least=2)
+        require_whole(self.n_draws, "n_draws", at_least=2, at_most=MOST_DRAWS)
         require_whole(self.seed, "seed", at_least=None)
 
     @single_threaded()
@@ -93,9 +112,12 @@ class HighestDensityRegions:
     def fit(self, forecast: Any, y: Any) -> "HighestDensityRegions":
         """Measure where held-out observations (N, D) lie in the forecast of each case."""
         checked, observed = held_out_cases(forecast, y)
-        law = as_density(checked)
-        scale = density_scale(law, self.n_draws, self.seed, "held-out regions")
+        law, stream = _alike(as_density(checked)), "regions"
+        if not _keyed(law):
+            stream = f"held-out regions {_digest(observed)}"
+        scale = density_scale(law, self.n_draws, self.seed, stream, common=True)
         self.scores_ = scale.mass(log_density(law, observed[:, None, :]))[:, 0].sort().values
+        self.n_targets_, self.n_members_ = observed.shape[-1], members_of(checked)
         return self
 
     @single_threaded()
@@ -103,15 +125,19 @@ class HighestDensityRegions:
     def region(self, forecast: Any, level: float) -> "PredictionRegion":
         """The regions of new cases; `level` is the share of observations that they are to contain."""
         require_fitted(self, "scores_")
-        law = as_density(one_model(forecast))
+        checked = one_model(forecast, n_members=self.n_members_)
+        require_targets(self, checked, self.n_targets_)
+        law, stream = _alike(as_density(checked)), "regions"
+        if not _keyed(law):
+            stream = f"new regions {_digest(self.scores_)}"
         mass, place = self._mass(level)
-        # a stream of its own: with that of the held-out cases, a new case would share its draws with one of them
-        scale = density_scale(law, self.n_draws, self.seed, "new regions")
-        return PredictionRegion(law, level, scale.log_density(mass), mass, len(self.scores_), place)
+        scale = density_scale(law, self.n_draws, self.seed, stream, common=True)
+        labels = Labels() if isinstance(forecast, Ensemble | Distribution) else labels_of(forecast, 3)
+        return PredictionRegion(law, level, scale.threshold(mass), mass, len(self.scores_), place, labels)
 
     def _mass(self, level: float) -> tuple[float, int]:
         """The mass that regions at a level must have, and its place among the held-out ones, from 1."""
-        if not 0.0 < level < 1.0:
+        if not 0.0 < require_real(level, "level", "the share of observations to contain, such as 0.9") < 1.0:
             raise ValueError(f"level={level}: the share of observations to contain, between 0 and 1, such as 0.9")
         n_cases = len(self.scores_)
         place = math.ceil(round((n_cases + 1) * level, 9))  # 0.9 is not quite nine tenths
@@ -131,6 +157,29 @@ class HighestDensityRegions:
         return mass, place
 
 
+def _alike(law: Distribution) -> Distribution:
+    """A law whose draws and densities are the same function of the forecast in every case, in double precision.
+
+    Held-out scores and a new one are exchangeable if each is the same function of its forecast and observation. Random
+    numbers keyed by the place of a case would make a function of its own of every case.
+    """
+    if isinstance(law, Tilted):
+        return law.named(torch.zeros_like(law.case_ids))
+    if isinstance(law, GaussianMixture):
+        return GaussianMixture(law.logits.double(), law.loc.double(), law.scale_tril.double())
+    return case_by_case(law)
+
+
+def _keyed(law: Distribution) -> bool:
+    """Whether draws follow the names of cases; others differ by place, and must at least not be the same every time."""
+    return hasattr(law, "ensemble") and can_be_cut(law)
+
+
+def _digest(values: Tensor) -> str:
+    """A name for data, as good as random: draws that belong to the data, where cases cannot have the same ones."""
+    return hashlib.blake2b(values.double().cpu().numpy().tobytes(), digest_size=8).hexdigest()
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictionRegion:
     """The set of points whose log density is at least `threshold` (N,), one set for each case.
@@ -146,6 +195,7 @@ class PredictionRegion:
     mass: float
     n_held_out: int
     place: int
+    labels: Labels = field(default_factory=Labels)
 
     def __repr__(self) -> str:
         sizes = shape_in_words((), case=len(self.threshold), target=self.forecast.event_shape[-1])
@@ -157,11 +207,24 @@ class PredictionRegion:
     @accepts_arrays(labelled=("y",))
     @torch.no_grad()
     def contains(self, y: Any) -> Tensor:
-        """Whether the region of each case contains its observation: y (N, D) -> (N,)."""
+        """Whether the region of each case contains its observation: y (N, D) -> (N,), in the order of y.
+
+        Labels of cases and targets are matched with those of the forecast, where both have some.
+        """
         observed = as_observations(y)
+        if observed.ndim != 2:
+            raise ValueError(f"y has shape {tuple(observed.shape)}; a region takes one model, y (cases, targets)")
         require_fitting(observed, self.forecast)
         require_observations(observed)
-        return log_density(self.forecast, observed[:, None, :])[:, 0] >= self.threshold
+        own = labels_of(y, observed.ndim)
+        cases = positions(self.labels.cases, own.cases, "the forecast")
+        targets = positions(self.labels.targets, own.targets, "the forecast", "target")
+        if targets is not None:
+            observed = observed[:, torch.as_tensor(targets).argsort()]
+        if cases is not None:
+            observed = observed[torch.as_tensor(cases).argsort()]
+        inside = log_density(self.forecast, observed[:, None, :])[:, 0] >= self.threshold
+        return inside if cases is None else inside[torch.as_tensor(cases)]
 
     def coverage(self, n_cases: int | None = None, confidence: float = 0.95) -> Coverage:
         """The share of observations inside that is promised, over endless cases or over `n_cases` new ones.
@@ -170,11 +233,13 @@ class PredictionRegion:
         `place`, through the chance in the held-out cases; the share among finitely many is beta-binomial. With ties it is
         at least as high.
         """
-        if not 0.0 < confidence < 1.0:
+        if not 0.0 < require_real(confidence, "confidence", "a probability between 0 and 1, such as 0.95") < 1.0:
             raise ValueError(f"confidence={confidence}: a probability between 0 and 1, such as 0.95")
         a, b = self.place, self.n_held_out + 1 - self.place
         shares, unit = (
-            (beta(a, b), 1) if n_cases is None else (betabinom(require_whole(n_cases, "n_cases"), a, b), n_cases)
+            (beta(a, b), 1)
+            if n_cases is None
+            else (betabinom(require_whole(n_cases, "n_cases", at_most=_MOST_CASES), a, b), n_cases)
         )
         lower, upper = (float(shares.ppf(end)) / unit for end in ((1 - confidence) / 2, (1 + confidence) / 2))
         return Coverage(a / (a + b), lower, upper)
@@ -187,7 +252,8 @@ class PredictionRegion:
         For continuous targets. Half of the draws are the forecast's own, half come from Gaussians that reach as far as the
         region does, so no draw weighs more than 2 / exp(`threshold`).
         """
-        half = max(2, require_whole(n_draws, "n_draws") // 2)
+        half = max(2, require_whole(n_draws, "n_draws", at_most=MOST_DRAWS) // 2)
+        seed = require_whole(seed, "seed", at_least=None)
 
         def of(cases: slice, part: Distribution, ids: Tensor) -> Volume:
             threshold = self.threshold[cases, None]

@@ -16,13 +16,16 @@ from prerank.forecast import Ensemble, GaussianMixture, equally_weighted_draws, 
 from prerank.parallel import single_threaded
 from prerank.randomness import case_keys, normal, uniform
 from prerank.recalibration.densities import (
+    MOST_DRAWS,
     as_density,
     as_mixture,
     density_scale,
     held_out_cases,
     log_density,
+    members_of,
     one_model,
     require_fitted,
+    require_targets,
 )
 from prerank.recalibration.parts import over_drawn
 from prerank.recalibration.quantiles import Components, QuantileMap, from_normal_scores, normal_scores, plotting_levels
@@ -52,10 +55,13 @@ class HDRRecalibration:
     n_pool: int = 1000
     seed: int = 0
     masses_: Tensor = field(init=False, repr=False)
+    n_targets_: int = field(init=False, repr=False)
+    n_members_: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_whole(self.n_draws, "n_draws")
-        require_whole(self.n_pool, "n_pool", at_least=2)
+        require_whole(self.n_draws, "n_draws", at_most=MOST_DRAWS)
+        require_whole(self.n_pool, "n_pool", at_least=2, at_most=MOST_DRAWS)
+        require_whole(self.seed, "seed", at_least=None)
 
     @single_threaded()
     @torch.no_grad()
@@ -66,6 +72,7 @@ class HDRRecalibration:
         scale = density_scale(law, self.n_pool, self.seed, "held-out pool")
         masses = scale.mass(log_density(law, observed[:, None, :]))[:, 0].double()
         self.masses_ = masses.clamp(0.0, 1.0).sort().values
+        self.n_targets_, self.n_members_ = observed.shape[-1], members_of(checked)
         return self
 
     @single_threaded()
@@ -73,7 +80,9 @@ class HDRRecalibration:
     def transform(self, forecast: Any) -> Ensemble:
         """`n_draws` equally weighted draws of every case."""
         require_fitted(self, "masses_")
-        law = as_density(one_model(forecast))
+        checked = one_model(forecast, n_members=self.n_members_)
+        require_targets(self, checked, self.n_targets_)
+        law = as_density(checked)
         ends = self.masses_.new_tensor([0.0, 1.0])
         levels = torch.cat([ends[:1], plotting_levels(len(self.masses_), self.masses_), ends[1:]])
         corrected = QuantileMap(levels, torch.cat([ends[:1], self.masses_, ends[1:]])[:, None])
@@ -112,9 +121,11 @@ class LatentRecalibration:
     seed: int = 0
     lengths_: Tensor = field(init=False, repr=False)
     n_targets_: int = field(init=False, repr=False)
+    n_members_: int | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_whole(self.n_draws, "n_draws")
+        require_whole(self.n_draws, "n_draws", at_most=MOST_DRAWS)
+        require_whole(self.seed, "seed", at_least=None)
 
     @single_threaded()
     @torch.no_grad()
@@ -123,7 +134,7 @@ class LatentRecalibration:
         checked, observed = held_out_cases(forecast, y, at_least=2)
         latent = latent_vectors(observed[:, None, :].double(), as_mixture(checked))[:, 0]
         self.lengths_ = torch.linalg.vector_norm(latent, dim=-1).sort().values
-        self.n_targets_ = observed.shape[-1]
+        self.n_targets_, self.n_members_ = observed.shape[-1], members_of(checked)
         return self
 
     @single_threaded()
@@ -131,9 +142,9 @@ class LatentRecalibration:
     def transform(self, forecast: Any) -> Ensemble:
         """`n_draws` equally weighted draws of every case."""
         require_fitted(self, "lengths_")
-        mixture = as_mixture(one_model(forecast))
-        if mixture.n_targets != self.n_targets_:
-            raise ValueError(f"fitted on {self.n_targets_} targets, but the forecast is for {mixture.n_targets}")
+        checked = one_model(forecast, n_members=self.n_members_)
+        require_targets(self, checked, self.n_targets_)
+        mixture = as_mixture(checked)
         levels = plotting_levels(len(self.lengths_), self.lengths_)
         expected = torch.as_tensor(chi(self.n_targets_).ppf(levels.cpu().numpy())).to(levels).log()
         stretch = QuantileMap(expected, self.lengths_.clamp_min(1e-300).log()[:, None])

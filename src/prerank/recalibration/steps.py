@@ -69,6 +69,16 @@ def moments(forecast: Forecast, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     return mean, biased * size / (size - 1).clamp_min(1e-9), size
 
 
+def has_moments(forecast: Forecast) -> bool:
+    """Whether mean and variance are finite, as far as the forecast says; one that says nothing may have them."""
+    if not isinstance(forecast, Distribution):
+        return True
+    try:
+        return bool(forecast.mean.isfinite().all()) and bool(forecast.variance.isfinite().all())
+    except (NotImplementedError, AttributeError):
+        return True
+
+
 def require_spread(forecast: Ensemble, who: str) -> None:
     """Refuse an ensemble that has no spread to work with."""
     if forecast.n_members < 2:

@@ -6,7 +6,17 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, Forecast, equally_weighted_draws, normal_as_mixture, require_whole
+from prerank.forecast import (
+    Ensemble,
+    Forecast,
+    case_by_case,
+    equally_weighted_draws,
+    normal_as_mixture,
+    require_number,
+    require_ridges,
+    require_whole,
+    require_yes_or_no,
+)
 from prerank.recalibration.basis import by_case, log_tilt
 from prerank.recalibration.features import standardised
 from prerank.recalibration.guard import Guard, Verdict
@@ -54,10 +64,12 @@ class Tilt:
     by_features: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("degree", "n_draws", "n_reference", "pool"):
-            require_whole(getattr(self, name), name)
-        if not self.ridges or min(self.ridges) < 0:
-            raise ValueError(f"ridges={self.ridges}: at least one, each of zero or more")
+        for name, most in (("degree", 50), ("n_draws", 100_000), ("n_reference", 100_000), ("pool", 1_000_000)):
+            require_whole(getattr(self, name), name, at_most=most)
+        require_ridges(self.ridges)
+        require_number(self.least_effective_share, "least_effective_share", 0, 1)
+        require_number(self.errors, "errors", at_least=0)
+        require_yes_or_no(self.by_features, "by_features")
 
     def fit(self, forecast: Forecast, held_out: HeldOut) -> "FittedTilt":
         law = _distribution(forecast)
@@ -145,7 +157,7 @@ def _distribution(forecast: Forecast) -> Distribution:
         )
     law = normal_as_mixture(forecast)
     assert isinstance(law, Distribution)
-    return law
+    return case_by_case(law)
 
 
 def _density(pits: Tensor, weights: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from prerank.calibration import view_of
-from prerank.forecast import Ensemble, equally_weighted_draws
+from prerank.forecast import CaseByCase, Ensemble, can_be_cut, case_by_case, equally_weighted_draws
 from prerank.parallel import in_threads, single_threaded
 from prerank.randomness import case_keys, uniform
 from prerank.recalibration.basis import log_tilt
@@ -65,7 +65,9 @@ class Tilted(Distribution):
         share: float = 1.0,
         largest: int | None = None,
     ) -> None:
-        self.base, self.pits, self.theta, self.pool, self.share = base, pits, theta, pool, share
+        # a case must not share its draws with those of another chunk, nor have others when it is cut out
+        self.base = base if isinstance(base, Tilted) else case_by_case(base)
+        self.pits, self.theta, self.pool, self.share = pits, theta, pool, share
         self.largest = LARGEST_POOL * pool if largest is None else largest
         self.case_ids = torch.arange(base.batch_shape[-1]) if case_ids is None else case_ids
         self._known = _Known()
@@ -73,7 +75,8 @@ class Tilted(Distribution):
 
     def __repr__(self) -> str:
         sizes = shape_in_words((), case=self.batch_shape[-1], target=self.event_shape[-1])
-        return f"Tilted({type(self.root).__name__}, {sizes})"
+        root = self.root.law if isinstance(self.root, CaseByCase) else self.root
+        return f"Tilted({type(root).__name__}, {sizes})"
 
     @property
     def root(self) -> Distribution:
@@ -86,8 +89,6 @@ class Tilted(Distribution):
 
     def select(self, cases: Tensor | slice) -> "Tilted":
         """The same forecast for some of its cases."""
-        if not hasattr(self.root, "select"):
-            raise TypeError(f"a Tilted {type(self.root).__name__} cannot be cut into cases; cut it before it is tilted")
         ids = self.case_ids[cases.cpu() if isinstance(cases, Tensor) else cases]
         theta = self.theta
         if theta.ndim == 3:
@@ -189,7 +190,7 @@ class Tilted(Distribution):
         members, worth = self._resampled(n_draws, n_points, seed, stream, ids)
         few = (worth < n_draws).nonzero()[:, 0]
         # what is expected of a pool on average may fail in a case: there another one is made, four times as large
-        while len(few) and hasattr(self.root, "select") and n_points < self.largest:
+        while len(few) and n_points < self.largest and can_be_cut(self.root):
             n_points = min(4 * n_points, self.largest)
             again, worth = self.select(few)._resampled(n_draws, n_points, seed, stream, ids[few.cpu()])
             members[few], few = again, few[worth < n_draws]
@@ -265,7 +266,7 @@ class Tilted(Distribution):
             self.base.keep_pool()
         if self.has_pool:
             return
-        if self.batch_shape[-1] * self.pool * self.event_shape[-1] > MOST_KEPT or not hasattr(self.root, "select"):
+        if self.batch_shape[-1] * self.pool * self.event_shape[-1] > MOST_KEPT or not can_be_cut(self.root):
             return
         parts = self._in_parts(lambda _, part: part._kept, self.pool)
         self._kept = tuple(torch.cat(column) for column in zip(*parts, strict=True))
