@@ -63,7 +63,8 @@ class Marginals(NamedTuple):
     def select(self, cases: slice) -> "Marginals":
         """The laws of some cases."""
         freedom = None if self.freedom is None else self.freedom[cases]
-        return Marginals(*(part[cases] for part in self[:4]), freedom, self.told[cases])
+        log_weights, loc, scale, centre = (part[cases] for part in (self.log_weights, self.loc, self.scale, self.centre))
+        return Marginals(log_weights, loc, scale, centre, freedom, self.told[cases])
 
     def log_density(self, values: Tensor) -> Tensor:
         """Log densities of values (..., N, D)."""
