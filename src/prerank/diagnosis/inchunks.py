@@ -39,11 +39,34 @@ class Precision:
         return in_one_precision(y, as_tensor(block, "the forecast"), self.of_y, self.of_members)
 
 
+class Absent(NamedTuple):
+    """Which members are missing: those that are somewhere in a block (blocks, M), and the fewest that a case has.
+
+    Without blocks, or where none is missing, `in_blocks` is None.
+    """
+
+    in_blocks: Tensor | None
+    fewest_of_a_case: int
+
+    def joined(self, more: "Absent") -> "Absent":
+        """That of two sets of cases together."""
+        in_blocks = self.in_blocks if more.in_blocks is None else more.in_blocks
+        if self.in_blocks is not None and more.in_blocks is not None:
+            in_blocks = self.in_blocks | more.in_blocks
+        return Absent(in_blocks, min(self.fewest_of_a_case, more.fewest_of_a_case))
+
+    @property
+    def fewest(self) -> int:
+        """The smallest number of members that a case is ranked among."""
+        if self.in_blocks is None:
+            return self.fewest_of_a_case
+        return int((~self.in_blocks).sum(1).min())
+
+
 class Survey(NamedTuple):
     """What there is to know about members before any is ranked; that of two sets of cases can be joined.
 
-    `empty` are the places of cases without members, `n_missing` the number of other members that are missing, `absent`
-    (blocks, M) those that are missing somewhere in a block.
+    `empty` are the places of cases without members, `n_missing` the number of other members that are missing.
     """
 
     n_infinite: int
@@ -51,7 +74,7 @@ class Survey(NamedTuple):
     moved: str | None
     empty: Tensor
     n_missing: int
-    absent: Tensor | None
+    absent: Absent
     sizes: Sizes | None
     order: Sorted
     early: Tensor
@@ -61,16 +84,13 @@ class Survey(NamedTuple):
         sizes = self.sizes or more.sizes
         if self.sizes is not None and more.sizes is not None:
             sizes = self.sizes.joined(more.sizes)
-        absent = self.absent if more.absent is None else more.absent
-        if self.absent is not None and more.absent is not None:
-            absent = self.absent | more.absent
         return Survey(
             self.n_infinite + more.n_infinite,
             self.fills.joined(more.fills),
             self.moved or more.moved,
             torch.cat([self.empty, more.empty]),
             self.n_missing + more.n_missing,
-            absent,
+            self.absent.joined(more.absent),
             sizes,
             self.order.joined(more.order),
             self.early if len(self.early) else more.early,
@@ -122,6 +142,8 @@ def _look(
     if blocks is not None and partly.any():
         counts = torch.zeros(blocks[1], members.shape[1], dtype=torch.int32)
         absent = counts.index_add_(0, blocks[0][complete], partly.int()) > 0
+    there = (~missing).sum(-1)[~empty]
+    fewest = int(there.min()) if len(there) else members.shape[1]
     points = members[~missing] if missing.any() else members.flatten(0, -2)
     return Survey(
         n_infinite,
@@ -129,7 +151,7 @@ def _look(
         moved,
         places[empty],
         int(partly.sum()),
-        absent,
+        Absent(absent, fewest),
         Sizes.of(points) if len(points) else None,
         sorted_members(members, ~missing if missing.any() else None),
         first_members(members).clone(),
@@ -144,7 +166,7 @@ class Ranking:
     precision: Precision
     units: Units
     setting: Setting
-    absent: Tensor | None
+    absent: Absent
 
 
 class PerCase(NamedTuple):
@@ -217,10 +239,10 @@ def _pit(y: Tensor, members: Tensor, per_case: PerCase, ranking: Ranking) -> Pro
             exchangeable=True,
         )
     present = ~members.isnan().any(-1)
-    if ranking.absent is not None and per_case.given_blocks is not None:
-        present &= ~ranking.absent[per_case.given_blocks]
-        if not present.any(-1).all():
+    if ranking.absent.in_blocks is not None and per_case.given_blocks is not None:
+        if ranking.absent.fewest == 0:
             raise ValueError(NO_COMMON_MEMBER)
+        present &= ~ranking.absent.in_blocks[per_case.given_blocks]
     return pit_of_present_members(
         ranking.preranks,
         Ensemble(members),
@@ -229,6 +251,7 @@ def _pit(y: Tensor, members: Tensor, per_case: PerCase, ranking: Ranking) -> Pro
         observation_weights=None,
         seed=ranking.setting.seed,
         case_ids=per_case.ids,
+        fewest=ranking.absent.fewest,
     )
 
 
