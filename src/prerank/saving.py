@@ -28,6 +28,7 @@ from prerank.calibration import (
     Scale,
     SquaredDifference,
 )
+from prerank.reading import require_regular
 from prerank.writing import whole_file
 
 _PRERANKS = {
@@ -55,7 +56,7 @@ class Format:
 
     def read(self, path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and description of a file that `write` made; anything else is refused."""
-        path = Path(path)
+        path = require_regular(path)
         if path.is_dir():
             raise ValueError(f"{path} is a folder; a saved model is one file")
         try:

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from prerank.cli.outputs import require_outputs, require_picture
 from prerank.cli.refusal import Commands
 
 app = typer.Typer(
@@ -56,11 +57,11 @@ def show_command(
     """Print a dataset's card and write a pair plot of its targets. Nothing is downloaded: fetch it first."""
     from prerank.cli.cards import card, write_pair_plot  # pandas loads slowly
     from prerank.data import load
-    from prerank.writing import require_file
 
     picture = plot or Path(f"{name}-targets.png")
     if not no_plot:
-        require_file(picture)
+        require_picture(picture)
+        require_outputs({"--plot": picture}, ())
     table = load(name, accept_licence=accept_licence, download=False)
     console = Console()
     console.print(card(table))

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+RECORDS = ("fleets", "timings", "checkpoints", "failures")
+
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The results folder of `prerank benchmark`.")],
@@ -17,6 +19,13 @@ def report(
     from prerank.studies import single_threaded_operations
     from prerank.studies.benchmark import report_folder  # the training layer loads slowly
 
+    if out is not None:
+        for name in RECORDS:
+            records = (folder / name).resolve()
+            if records in (out.resolve(), *out.resolve().parents):
+                raise ValueError(
+                    f"--out {out} lies among the records that are read, in {folder / name}; give another folder"
+                )
     with single_threaded_operations():
         files = report_folder(folder, out)
     console = Console()

@@ -10,6 +10,7 @@ import pandas as pd
 
 from prerank.data.errors import DataError
 from prerank.data.longform import Matched, require_real
+from prerank.reading import require_regular
 
 _ROLES = ("case", "member", "target")
 
@@ -76,6 +77,7 @@ def _in_order(members: np.ndarray, y: np.ndarray, axes: Sequence[str] | None) ->
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
+    require_regular(path, DataError)
     try:
         with path.open("rb") as stream:
             file = np.load(stream, allow_pickle=False)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from prerank.data.arff import read_arff
 from prerank.data.delimited import read_csv
 from prerank.data.errors import DataError
+from prerank.reading import require_regular
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ def format_of(path: Path) -> Format:
 
 
 def _read_arrow(path: Path, read: Callable[[Path], pa.Table]) -> pa.Table:
+    require_regular(path, DataError)
     try:
         table = read(path)
     except (OSError, pa.ArrowException) as error:

@@ -1,6 +1,7 @@
 """The order of labels: numbers and dates by size, text with its numbers by size ("h2" before "h10")."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,10 @@ def n_before(labels: pd.Index, label: Any) -> int:
     >>> n_before(pd.Index(["day 4", "day 9", "day 31"]), "day 31")
     2
     """
-    if _have_a_size(labels) or _compare(labels):
+    if _have_a_size(labels):
         return int(np.asarray(labels < label).sum())
-    return sum(_sort_key(one) < _sort_key(label) for one in labels)
+    key = _own_key(labels)
+    return sum(key(one) < key(label) for one in labels)
 
 
 def factorised(column: pd.Series) -> tuple[np.ndarray, Any]:
@@ -62,23 +64,21 @@ def _have_a_size(labels: pd.Index) -> bool:
     )
 
 
-def _compare(labels: pd.Index) -> bool:
-    """Whether labels are objects of one kind with an order of their own, such as decimals or dates of another calendar."""
-    kinds = {type(label) for label in labels}
-    return len(kinds) == 1 and not issubclass(next(iter(kinds)), str | bytes) and _has_an_order(labels[0])
-
-
-def _has_an_order(label: Any) -> bool:
-    try:
-        return not (label < label)
-    except TypeError:
-        return False
-
-
 def _order_of_others(labels: pd.Index) -> np.ndarray:
-    if _compare(labels):
-        return np.asarray(sorted(range(len(labels)), key=lambda place: labels[place]), dtype=np.int64)
-    return np.asarray(sorted(range(len(labels)), key=lambda place: _sort_key(labels[place])), dtype=np.int64)
+    key = _own_key(labels)
+    return np.asarray(sorted(range(len(labels)), key=lambda place: key(labels[place])), dtype=np.int64)
+
+
+def _own_key(labels: pd.Index) -> Callable[[Any], Any]:
+    """What sorts labels: themselves, if they are of one kind with an order, such as decimals."""
+    kinds = {type(label) for label in labels}
+    if len(kinds) == 1 and not issubclass(next(iter(kinds)), str | bytes):
+        try:
+            sorted(labels)
+        except (TypeError, ValueError):  # dates with and without a time zone, or of two calendars
+            return _sort_key
+        return lambda label: label
+    return _sort_key
 
 
 def _sort_key(label: Any) -> tuple[Any, ...]:
