@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from prerank.cli.outputs import require_outputs, require_picture
+from prerank.cli.outputs import require_outputs, require_picture, shown_path
 from prerank.cli.refusal import Commands
 
 app = typer.Typer(
@@ -33,7 +32,7 @@ def datasets(context: typer.Context) -> None:
     console.print(
         "\n[dim]* not the paper's own rows: `prerank datasets show NAME` says how they differ.\n+ not in the paper.\n"
         "`prerank datasets fetch NAME` brings one from upstream to the cache: "
-        f"{escape(str(cache_folder()))}[/]",
+        f"{shown_path(cache_folder())}[/]",
         highlight=False,
     )
 
@@ -67,4 +66,4 @@ def show_command(
     console.print(card(table))
     if not no_plot:
         path = write_pair_plot(table, picture)
-        console.print(f"\npair plot of the targets: {escape(str(path))}", highlight=False)
+        console.print(f"\npair plot of the targets: {shown_path(path)}", highlight=False)

@@ -1,9 +1,13 @@
 """Where results go: never over a file that is read, and never two into one file. Asked before any work is done."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from rich.markup import escape
+
+from prerank.wording import printable
 from prerank.writing import require_file
 
 FIGURES = (".png", ".svg")  # what a figure without a suffix is written as
@@ -29,6 +33,26 @@ def require_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | 
                     raise ValueError(f"{other_name} and {name} are both {file}; give two names")
             require_file(file)
             earlier.append((name, file))
+
+
+@contextmanager
+def results_folder(path: Path) -> Iterator[Path]:
+    """A folder for results, made if it is missing; one that was made and stays empty is taken away if the block fails."""
+    from prerank.studies import require_folder  # loads slowly
+
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        yield require_folder(path)
+    except BaseException:
+        with suppress(OSError):  # it holds something
+            for folder in new:
+                folder.rmdir()
+        raise
+
+
+def shown_path(path: Path) -> str:
+    """A path as a console prints it: no markup, no control characters."""
+    return escape(printable(str(path)))
 
 
 def files_of_figure(path: Path) -> list[Path]:

@@ -175,6 +175,12 @@ class _Task(NamedTuple):
         """Fit, and judge by observations of the forecasts to correct, or else by the later cases of the file."""
         usable = found.usable_to_fit()
         if other is not None and other.observed:
+            for name, given in (("--share", share), ("--before", before)):
+                if given is not None:
+                    raise ValueError(
+                        "the forecasts of --apply have been observed, so they judge, and all of FORECASTS is fitted on; "
+                        f"leave out {name}"
+                    )
             whole = self._fit(usable)
             corrected = self._corrected(whole, other)
             return _Result(whole, corrected, self._compared(other, corrected), "Judged on --apply:", usable.notes)

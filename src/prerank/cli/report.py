@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from prerank.cli.outputs import shown_path
+
 RECORDS = ("fleets", "timings", "checkpoints", "failures")
 
 
@@ -29,4 +31,4 @@ def report(
     with single_threaded_operations():
         files = report_folder(folder, out)
     console = Console()
-    console.print(f"{len(files)} files; start at {files[0]}", highlight=False, soft_wrap=True)
+    console.print(f"{len(files)} files; start at {shown_path(files[0])}", highlight=False, soft_wrap=True)

@@ -79,8 +79,8 @@ class Recalibrator(BaseEstimator):
 
         The forecast stands where scikit-learn has X: an `Ensemble`, members (N, M, D), or a distribution of N cases.
         `features` (N, L), a few numbers per case, are what the correction may depend on: for calibration given them, and not
-        only on average. `case_weights` (N,) say how much a case counts, zero not at all; cases with the same label in `blocks` (N,)
-        stay in one fold and count as one in standard errors.
+        only on average. `case_weights` (N,) say how much a case counts, zero not at all; cases with the same label in
+        `blocks` (N,) stay in one fold and count as one in standard errors.
         """
         forecast, y = held_out_cases(forecast, y)
         if y.ndim != 2:
