@@ -3,8 +3,10 @@
 Files that are malformed in themselves are in `test_malformed_files.py`; these are further ones, and options.
 """
 
+import errno
 import gzip
 import io
+import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -22,7 +24,6 @@ RNG = np.random.default_rng(0)
 MEMBERS, Y = RNG.normal(size=(N_CASES, N_MEMBERS, 2)), RNG.normal(size=(N_CASES, 2))
 ANSI = "\x1b[31mred\n"
 
-Refusal = tuple[str, Callable[[Path], None] | None, str]
 REFUSALS: list[tuple[str, list[str], Callable[[Path], object] | None, str]] = []
 
 
@@ -101,9 +102,9 @@ for line, words in {
     "check absent.nc": "absent.nc cannot be read",
     "check absent.parquet": "absent.parquet cannot be read",
     "check absent": "cannot tell the format",
-    "check .": "cannot tell the format",
-    "check /": "cannot tell the format",
-    "check folder": "cannot tell the format",
+    "check .": ". is a folder, and no Zarr store; give the name of a file in it",
+    "check /": "/ is a folder, and no Zarr store",
+    "check folder": "folder is a folder, and no Zarr store",
     "check folder.npz": "folder.npz cannot be read",
     "check folder.parquet": "folder.parquet cannot be read",
     "check folder.nc": "folder.nc cannot be read",
@@ -358,3 +359,89 @@ def test_a_bad_line_gets_one_line_and_leaves_nothing(arguments, write, words, fi
     assert 15 < len(result.stderr) < 1000
     assert any(word in result.stderr for word in words.split("|")), result.stderr
     assert contents(tmp_path) == before
+
+
+def test_a_parquet_file_of_one_value_a_billion_times_is_refused_before_it_is_unpacked(files, tmp_path, monkeypatch):
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    path = tmp_path / "f.parquet"
+    columns = pa.table({name: pa.repeat(1, 1_000_000) for name in ("case", "member", "target", "value", "observation")})
+    pyarrow.parquet.write_table(columns, path)
+    assert path.stat().st_size < 40_000 < 40_000_000
+    monkeypatch.setattr("prerank.data.memory.available", lambda: 10_000_000)
+    result = invoke(["check", str(path)])
+    assert result.exit_code == 2
+    assert "its content takes 0.04 GB, more than the 0.01 GB of memory here" in result.stderr
+
+
+CHECK = "check ok.npz --prerank marginal --replicates 19"
+RECALIBRATE = "recalibrate ok.npz --prerank marginal --replicates 19"
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        *((f"{CHECK} --html r.html", number) for number in (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT)),
+        (f"{CHECK} --plot r.svg", errno.ENOSPC),
+        (f"{CHECK} --plot r", errno.ENOSPC),
+        (f"{RECALIBRATE} --out r.nc", errno.ENOSPC),
+        (f"{RECALIBRATE} --out new/folder/r.csv", errno.ENOSPC),
+        ("datasets show diabetes --plot r.png", errno.ENOSPC),
+    ],
+)
+def test_a_disk_that_takes_no_more_leaves_nothing(line, number, files, tmp_path, monkeypatch):
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    shutil.copy(files / "ok.npz", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "fsync", fails)
+    result = invoke(line.split())
+    assert result.exit_code == 2, result.output
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert f"cannot be used: {os.strerror(number)}; " in result.stderr
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "ok.npz"]
+
+
+@pytest.mark.parametrize("name", ["ok.npz", "ok.csv"])
+def test_a_file_that_vanishes_or_may_not_be_read_is_one_line(name, files, monkeypatch):
+    for number in (errno.ENOENT, errno.EACCES, errno.EIO, errno.ESTALE):
+
+        def fails(*_: object, number: int = number, **__: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "open", fails)
+            patched.setattr(Path, "read_bytes", fails)
+            result = invoke(["check", str(files / name)])
+        assert result.exit_code == 2
+        assert len(result.stderr.splitlines()) == 1
+        assert f"{name} cannot be read: {os.strerror(number)}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf" + TEXT.encode(),
+        TEXT.replace("\n", "\r\n").encode(),
+        TEXT.replace(",a,", ',"a",').encode(),
+        TEXT.rstrip("\n").encode(),
+        (TEXT + "\n\n").encode(),
+    ],
+    ids=["a byte order mark", "CRLF", "quotes", "no last line end", "blank lines at the end"],
+)
+def test_other_ways_to_write_the_same_table_are_the_same(content, files, tmp_path):
+    (tmp_path / "f.csv").write_bytes(content)
+    line = ["--prerank", "marginal", "--replicates", "39"]
+    said = [invoke(["check", str(path), *line]).stdout for path in (files / "ok.csv", tmp_path / "f.csv")]
+    assert said[0] == said[1] != ""
+
+
+def test_names_of_files_are_printed_without_markup_or_control_characters(files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = f"[bold]x {ANSI.strip()}"
+    result = invoke(["simulate", "marginal", "--cases", "50", "--out", out])
+    assert result.exit_code == 0, result.output
+    assert "[bold]x \\x1b[31mred" in result.stdout
+    assert "\x1b[31mred" not in result.stdout

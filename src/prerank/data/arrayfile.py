@@ -103,7 +103,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     ) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path} cannot be read as NPZ: {str(error)[:200] or 'it ends early'}") from error
+        why = str(error)[:200] or "it ends early"
+        raise DataError(f"{path} cannot be read as NPZ, it may be damaged: {why}; save it again") from error
 
 
 def _numbers(found: object, name: str, path: Path) -> np.ndarray:
