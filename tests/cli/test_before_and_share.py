@@ -155,3 +155,26 @@ def test_labels_of_every_kind_are_in_order():
     assert list(coded_labels(pd.Series([b"h10", b"h2"]))[1]) == [b"h2", b"h10"]
     assert list(coded_labels(pd.to_timedelta(pd.Series([10, -9, 2]), "D"))[1].days) == [-9, 2, 10]
     assert n_before(pd.Index(["h2", "h10", f"h{'9' * 5000}"]), f"h{'9' * 4999}") == 2
+
+
+@pytest.mark.parametrize("kind", ["decimals", "dates of a time zone", "lengths of time", "bytes"])
+def test_labels_that_netcdf_does_not_have_are_written_as_text(kind, tmp_path):
+    pytest.importorskip("xarray")
+    path = written(tmp_path, KINDS[kind][0])
+    judged(path, "--out", tmp_path / "out.nc")
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "out.nc"), *FAST])
+    assert result.exit_code == 0, result.output
+
+
+def test_a_case_without_a_label_is_not_taken_for_a_late_one(tmp_path):
+    xarray = pytest.importorskip("xarray")
+    rng = np.random.default_rng(0)
+    variables = {
+        "t2m": (("time", "number", "station"), rng.normal(size=(N_CASES, N_MEMBERS, 1))),
+        "seen": (("time", "station"), rng.normal(size=(N_CASES, 1))),
+    }
+    times = np.where(np.arange(N_CASES) == 3, np.nan, np.arange(N_CASES))
+    xarray.Dataset(variables, {"time": times}).to_netcdf(tmp_path / "past.nc")
+    result = invoke(tmp_path / "past.nc", "--before", "30", "--out", tmp_path / "out.csv")
+    assert result.exit_code == 2
+    assert "1 of 60 cases have no label, the first is case 3" in result.stderr

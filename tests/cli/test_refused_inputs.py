@@ -288,6 +288,7 @@ for name, content in {"text": b"hello", "nothing": b"", "a pickle": b"\x80\x04N.
     refused("check f.npz", "holds 'members', which is no array", archive(content), f"npz: a member that is {name}")
 refused("check f.npz", "f.npz", archive(b"\x93NUMPY\x09\x00"), "npz: a version to come")
 refused("check f.npz", "NaN|finite|no case is left", archive(MEMBERS * np.nan), "npz: NaN everywhere")
+refused("check f.npz", "target 1 of 2 has an empty name", lambda folder: _unnamed(folder), "npz: an empty name")
 refused("check f.npz", "f.npz", text(b"PK\x05\x06" + b"\0" * 18, "f.npz"), "npz: an empty archive")
 refused("check f.npz", "one array without a name", lambda folder: _npy(folder), "npz: an NPY file")
 
@@ -295,6 +296,10 @@ refused("check f.npz", "one array without a name", lambda folder: _npy(folder), 
 def _npy(folder: Path) -> None:
     with (folder / "f.npz").open("wb") as file:
         np.save(file, MEMBERS)
+
+
+def _unnamed(folder: Path) -> None:
+    np.savez(folder / "f.npz", members=MEMBERS, observations=Y, targets=["", "rain"])
 
 
 def _bomb(folder: Path) -> None:

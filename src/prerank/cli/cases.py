@@ -123,6 +123,12 @@ class Cases:
 
     def split(self, share: float | None, before: str | None) -> tuple["Cases", "Cases"]:
         """Earlier cases to fit on and later ones to judge by, in the order in which files are read; blocks stay whole."""
+        absent = self._labels.isna().to_numpy()
+        if absent.any():
+            raise ValueError(
+                f"{int(absent.sum()):,} of {counted(self.n_cases, 'case')} have no label, the first is case "
+                f"{int(absent.argmax())}, so earlier cases cannot be told from later ones; give every case one"
+            )
         numbers, names = coded_labels(self._labels)
         refuse_day_first(names)
         if before is not None:
