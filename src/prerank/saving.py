@@ -29,6 +29,7 @@ from prerank.calibration import (
     Scale,
     SquaredDifference,
 )
+from prerank.reading import require_regular
 from prerank.wording import printable
 from prerank.writing import whole_file
 
@@ -57,7 +58,7 @@ class Format:
 
     def read(self, path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and description of a file that `write` made; anything else is refused."""
-        path = Path(path)
+        path = require_regular(path)
         if path.is_dir():
             raise ValueError(f"{path} is a folder; a saved model is one file")
         try:

@@ -644,6 +644,14 @@ def zarr_of_pickles(folder):
     return [folder / "f.zarr"]
 
 
+@malformed("pickled objects")
+def zarr_of_pickles_behind_a_link(folder):
+    zarr_of_pickles(folder)
+    (folder / "f.zarr" / "t2m").rename(folder / "elsewhere")
+    (folder / "f.zarr" / "t2m").symlink_to(folder / "elsewhere")
+    return [folder / "f.zarr"]
+
+
 @malformed("f.zarr")
 def zarr_that_promises_more_than_any_memory(folder):
     paths = variables(folder, {"f": dataset().drop_vars(["time", "station"]), "suffix": "zarr"})

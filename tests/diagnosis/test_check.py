@@ -134,12 +134,31 @@ class TestMissingValues:
         with pytest.raises(ValueError, match="infinite"):
             quick(y, members)
 
-    def test_pca_with_cases_of_different_rank_says_what_to_ask_for(self):
+    def test_pca_keeps_as_many_components_as_the_case_with_the_fewest_members_has(self):
         y, members = truth(30, 3, 5)
         members[:10, 0] = np.nan
-        with pytest.raises(ValueError, match=r"PCA\(n_components=2\)"):
-            quick(y, members, preranks=[PCA()])
-        assert quick(y, members, preranks=[PCA(n_components=2)]).n_cases == 30
+        result = quick(y, members, preranks=[PCA()])
+        assert len(result.projections) == 2
+        assert any(
+            note.startswith("PCA: 2 of 5 components, as many as the case with the fewest members (2)")
+            for note in result.notes
+        )
+        asked = quick(y, members, preranks=[PCA(n_components=2)])
+        torch.testing.assert_close(result.pit.lower, asked.pit.lower)
+        assert len(quick(y, members, preranks=[PCA(n_components=1)]).projections) == 1
+
+    def test_with_half_of_the_members_missing_at_random_pca_holds_its_size_and_sees_an_error(self):
+        """The number of components depends on how many members a case has, not on which point is the observation."""
+        rng = np.random.default_rng(4)
+        p_values = []
+        for seed in range(80):
+            points = rng.normal(size=(40, 7, 3)) * [1, 2, 3]
+            points[:, 1:][rng.random((40, 6)) < 0.5] = np.nan
+            p_values.append(check(points[:, 0], points[:, 1:], PCA(), n_replicates=99, seed=seed).p_value)
+        assert stats.kstest(p_values, "uniform").pvalue > 1e-3
+        wide = rng.normal(size=(400, 7, 3)) * np.where(np.arange(7) == 0, 0.3, 1.0)[:, None]
+        wide[:, 2:][rng.random((400, 5)) < 0.5] = np.nan
+        assert check(wide[:, 0], wide[:, 1:], PCA(), n_replicates=99).calibrated is False
 
 
 class TestUnits:

@@ -168,12 +168,15 @@ def test_blocks_without_a_common_member_are_refused():
             check(y, forecast, Location(), axes=NAMES, blocks=LABELS // 2)
 
 
-def test_projections_that_differ_between_chunks_are_refused():
+def test_pca_keeps_as_many_components_in_every_chunk_as_the_case_with_the_fewest_members_has():
     y, members = drawn()
-    members[:RANKED, 2:] = np.nan
-    for forecast in (members, in_chunks(members)):
-        with pytest.raises(ValueError, match=r"PCA finds .*n_components"):
-            check(y, forecast, PCA(), axes=NAMES)
+    members[RANKED:, 2:] = np.nan  # all chunks but the first have two members
+    for options in ({}, {"blocks": LABELS // 3}, {"by": LABELS < RANKED}):
+        whole = check(y, members, PCA(), axes=NAMES, n_replicates=39, **options)
+        assert_same(whole, check(y, in_chunks(members), PCA(), n_replicates=39, **options))
+        one = next(iter(whole.checks.values())) if isinstance(whole, GroupedCheck) else whole
+        assert len(one.projections) == 2
+        assert "PCA: 2 of 3 components, as many as the case with the fewest members (2) has" in "; ".join(one.notes)
 
 
 def test_sets_of_many_cases_are_resampled_to_the_same_effect(monkeypatch):

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from prerank.cli.device import device_called
+from prerank.cli.outputs import results_folder, shown_path
 from prerank.wording import counted
 
 if TYPE_CHECKING:
@@ -89,7 +90,6 @@ def benchmark(
     quick: Annotated[bool, typer.Option("--quick", help="A trial in under a minute: one embedded dataset.")] = False,
 ) -> None:
     """Run the paper's experiments: every dataset by pre-rank by strength by seed. Killed, it resumes where it was."""
-    from prerank.studies import require_folder
     from prerank.studies.benchmark import AS_PUBLISHED, EXACT, Grid, Settings, run_benchmark  # torch loads slowly
 
     if judged_rows is not None:
@@ -122,10 +122,10 @@ def benchmark(
         )
         where = _executor(executor, scheduler, workers, device, processes)
         show = _Progress(console)
-        with show:
+        with results_folder(out), show:
             summary = run_benchmark(
                 grid,
-                require_folder(out),
+                out,
                 settings,
                 where,
                 timing=not quick if timing is None else timing,
@@ -133,7 +133,9 @@ def benchmark(
                 on_fleet=show.fleet,
             )
     except KeyboardInterrupt:
-        console.print(f"Interrupted. The same command goes on from what {out} holds.", highlight=False, soft_wrap=True)
+        console.print(
+            f"Interrupted. The same command goes on from what {shown_path(out)} holds.", highlight=False, soft_wrap=True
+        )
         raise typer.Exit(130) from None
     _tell(console, summary, out)
     if summary.failed:
@@ -194,13 +196,13 @@ def _tell(console: Console, summary: "Summary", out: Path) -> None:
     before = f"{counted(summary.before, 'fleet')} of earlier runs kept" if summary.before else ""
     if not done and not summary.failed:
         done = "Nothing left to do"
-    say(f"{', '.join(filter(None, (done, before)))}. Results in {escape(str(out))}.")
+    say(f"{', '.join(filter(None, (done, before)))}. Results in {shown_path(out)}.")
     for name, error in summary.failed:
         say(f"[red]failed:[/] {escape(name)}: {escape(error)}")
     if summary.failed:
         say("A fleet that failed is tried again by the same command.")
     else:
-        say(f"Tables and figures: prerank report {escape(str(out))}")
+        say(f"Tables and figures: prerank report {shown_path(out)}")
 
 
 class _Progress:

@@ -1,13 +1,13 @@
 """The cases of a file as a recalibration needs them: complete, in order, cut into earlier and later ones."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
-from prerank.data import Matched
+from prerank.cli.labels import as_label, refuse_day_first
+from prerank.data import Matched, coded_labels, n_before
 from prerank.forecast import Ensemble, label_text
 from prerank.wording import counted
 
@@ -51,15 +51,17 @@ class Cases:
         return bool(self.y.notna().all(axis=1).any())
 
     @property
-    def _labels(self) -> np.ndarray:
+    def _labels(self) -> pd.Series:
         """What the order of cases goes by: blocks, or else the first label of a case."""
-        return self.y.index.get_level_values(0).to_numpy() if self.blocks is None else self.blocks
+        if self.block is not None:
+            return self.found.columns[self.block].reset_index(drop=True).infer_objects()
+        return self.y.index.get_level_values(0).to_frame(index=False).iloc[:, 0].infer_objects()
 
     @property
     def span(self) -> str:
-        """The first and the last label."""
-        order = np.sort(self._labels)
-        first, last = (label_text(pd.Index(order)[place]) for place in (0, -1))
+        """The first and the last label, in the order in which files are read."""
+        labels = coded_labels(self._labels)[1]
+        first, last = (label_text(labels[place]) for place in (0, -1))
         return first if first == last else f"{first} to {last}"
 
     def rows(self, which: np.ndarray) -> "Cases":
@@ -120,43 +122,38 @@ class Cases:
         return Cases(self.rows(known & several).found, self.block, notes)
 
     def split(self, share: float | None, before: str | None) -> tuple["Cases", "Cases"]:
-        """Earlier cases to fit on and later ones to judge by; blocks stay whole."""
-        labels = self._labels
+        """Earlier cases to fit on and later ones to judge by, in the order in which files are read; blocks stay whole."""
+        absent = self._labels.isna().to_numpy()
+        if absent.any():
+            raise ValueError(
+                f"{int(absent.sum()):,} of {counted(self.n_cases, 'case')} have no label, the first is case "
+                f"{int(absent.argmax())}, so earlier cases cannot be told from later ones; give every case one"
+            )
+        numbers, names = coded_labels(self._labels)
+        refuse_day_first(names)
         if before is not None:
-            early = np.asarray(labels < _as_label(before, labels))
+            early = numbers < n_before(names, as_label(before, names))
             if not early.any() or early.all():
                 raise ValueError(
                     f"--before {before}: {'all' if early.all() else 'none'} of {counted(self.n_cases, 'case')} "
                     f"({self.span}) come before it; some must, to fit on, and others must not, to judge by"
                 )
         else:
-            early = self._first(0.5 if share is None else share, labels)
-        order = np.argsort(labels, kind="stable") if self.block is not None else np.arange(self.n_cases)
+            early = self._first(0.5 if share is None else share, numbers)
+        order = np.argsort(numbers, kind="stable") if self.block is not None else np.arange(self.n_cases)
         return self.rows(order[early[order]]), self.rows(order[~early[order]])
 
-    def _first(self, share: float, labels: np.ndarray) -> np.ndarray:
+    def _first(self, share: float, numbers: np.ndarray) -> np.ndarray:
         if self.block is None:
             count = round(share * self.n_cases)
             early = np.arange(self.n_cases) < count
         else:
-            names, number, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+            sizes = np.bincount(numbers)
             upto = np.abs(np.cumsum(sizes) - share * self.n_cases).argmin()
-            early = number <= min(int(upto), len(names) - 2)
+            early = numbers <= min(int(upto), len(sizes) - 2)
         if not early.any() or early.all():
             raise ValueError(
                 f"a share of {share:g} of {counted(self.n_cases, 'case')} leaves none to "
                 f"{'judge by' if early.all() else 'fit on'}; give another share, or more cases"
             )
         return early
-
-
-def _as_label(text: str, labels: np.ndarray) -> Any:
-    """A word of the command line as a label of the same kind."""
-    try:
-        if labels.dtype.kind == "M":
-            return pd.Timestamp(text).to_datetime64()
-        if labels.dtype.kind in "iuf":
-            return float(text)
-    except ValueError:
-        raise ValueError(f"--before {text}: the labels are like {labels[0]}; give one of that kind") from None
-    return text

@@ -22,6 +22,7 @@ from prerank.cli.fileoptions import (
     naming_of,
     preranks_named,
 )
+from prerank.cli.outputs import require_outputs, require_picture
 from prerank.wording import printable
 
 
@@ -73,11 +74,10 @@ def check(
     from prerank.cli.repeating import command_line, python_lines
     from prerank.data import read_forecasts
     from prerank.diagnosis import check as check_arrays
-    from prerank.writing import require_file
 
-    for file in (plot, html):
-        if file is not None:
-            require_file(file)  # before the work, not after it
+    require_outputs({"--plot": plot, "--html": html}, (forecasts, observations))
+    if plot is not None:
+        require_picture(plot)
     naming = naming_of(case, member, target, value, observation, axes, block, by)
     found = read_forecasts(forecasts, observations, naming)
     preranks = preranks_named(prerank, found.y.shape[1])

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
+from prerank.cli.outputs import require_outputs, require_picture, shown_path
 from prerank.cli.refusal import Commands
 
 app = typer.Typer(
@@ -32,7 +32,7 @@ def datasets(context: typer.Context) -> None:
     console.print(
         "\n[dim]* not the paper's own rows: `prerank datasets show NAME` says how they differ.\n+ not in the paper.\n"
         "`prerank datasets fetch NAME` brings one from upstream to the cache: "
-        f"{escape(str(cache_folder()))}[/]",
+        f"{shown_path(cache_folder())}[/]",
         highlight=False,
     )
 
@@ -56,14 +56,14 @@ def show_command(
     """Print a dataset's card and write a pair plot of its targets. Nothing is downloaded: fetch it first."""
     from prerank.cli.cards import card, write_pair_plot  # pandas loads slowly
     from prerank.data import load
-    from prerank.writing import require_file
 
     picture = plot or Path(f"{name}-targets.png")
     if not no_plot:
-        require_file(picture)
+        require_picture(picture)
+        require_outputs({"--plot": picture}, ())
     table = load(name, accept_licence=accept_licence, download=False)
     console = Console()
     console.print(card(table))
     if not no_plot:
         path = write_pair_plot(table, picture)
-        console.print(f"\npair plot of the targets: {escape(str(path))}", highlight=False)
+        console.print(f"\npair plot of the targets: {shown_path(path)}", highlight=False)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from prerank.cli.outputs import results_folder, shown_path
+
 LEVEL = 0.05
 
 if TYPE_CHECKING:
@@ -21,6 +23,11 @@ def demo(
     n_test: Annotated[int, typer.Option("--fresh", help="Held-out rows to evaluate on.", min=50)] = 2000,
 ) -> None:
     """Train plainly, with a penalty and calibrated where the truth is known: tables here, a figure on disk."""
+    with results_folder(out):
+        _demonstrate(out, seed, n_train, n_test)
+
+
+def _demonstrate(out: Path, seed: int, n_train: int, n_test: int) -> None:
     from prerank.parallel import single_threaded
     from prerank.reporting import save_figure, terminal_table
     from prerank.studies import (  # the estimator loads slowly
@@ -28,10 +35,8 @@ def demo(
         STRENGTHS,
         demonstrate,
         demonstration_picture,
-        require_folder,
     )
 
-    require_folder(out)
     console = Console()
     console.print(
         "[bold]Two targets whose true distribution is known.[/bold] It has two modes, and its spread moves with\n"
@@ -59,7 +64,7 @@ def demo(
         f"\nEnergy score against plain: {price:+.1f} % with the penalty, {gain:+.1f} % calibrated.", highlight=False
     )
     for file in save_figure(demonstration_picture(shown), out / "demonstration"):
-        console.print(f"figure: {file}", highlight=False)
+        console.print(f"figure: {shown_path(file)}", highlight=False, soft_wrap=True)
 
 
 def _errors(forecasts: Sequence["Evaluated"]) -> tuple[list[str], list[list[str]]]:

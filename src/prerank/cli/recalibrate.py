@@ -23,6 +23,7 @@ from prerank.cli.fileoptions import (
     naming_of,
     preranks_named,
 )
+from prerank.cli.outputs import require_outputs
 from prerank.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def recalibrate(
     from prerank.data import read_forecasts, require_output, write_forecasts
 
     _refuse_contradictions(apply, apply_observations, share, before, save, load)
-    _refuse_overwriting(out, save, (forecasts, observations, apply, apply_observations, load))
+    require_outputs({"--out": out, "--save": save}, (forecasts, observations, apply, apply_observations, load))
     require_output(out)
     naming = naming_of(case, member, target, value, observation, axes, block)
     found = Cases.in_memory(read_forecasts(forecasts, observations, naming, need_observations=load is None), block)
@@ -126,19 +127,6 @@ def _refuse_contradictions(apply: Any, seen: Any, share: Any, before: Any, save:
         raise ValueError("--share and --before both say what is fitted on; give one of them")
     if share is not None and not 0 < share < 1:
         raise ValueError(f"--share {share:g}: a share of the cases between 0 and 1, such as 0.5")
-
-
-def _refuse_overwriting(out: Path, save: Path | None, inputs: tuple[Path | None, ...]) -> None:
-    from prerank.writing import require_file
-
-    taken = {path.resolve() for path in inputs if path is not None}
-    for name, path in (("--out", out), ("--save", save)):
-        if path is not None and path.resolve() in taken:
-            raise ValueError(f"{name} {path} would replace a file that is read; give another name")
-    if save is not None:
-        if save.resolve() == out.resolve():
-            raise ValueError(f"--out and --save are both {out}; give two names")
-        require_file(save)
 
 
 class _Result(NamedTuple):
@@ -187,6 +175,12 @@ class _Task(NamedTuple):
         """Fit, and judge by observations of the forecasts to correct, or else by the later cases of the file."""
         usable = found.usable_to_fit()
         if other is not None and other.observed:
+            for name, given in (("--share", share), ("--before", before)):
+                if given is not None:
+                    raise ValueError(
+                        "the forecasts of --apply have been observed, so they judge, and all of FORECASTS is fitted on; "
+                        f"leave out {name}"
+                    )
             whole = self._fit(usable)
             corrected = self._corrected(whole, other)
             return _Result(whole, corrected, self._compared(other, corrected), "Judged on --apply:", usable.notes)

@@ -19,6 +19,9 @@ _REMEDIES = {
 }
 
 
+_USAGE: Any = typer.BadParameter.__mro__[1]  # click's UsageError, or that of typer's own copy of click
+
+
 class Commands(TyperGroup):
     """A group of commands whose refusals are one line: bad values, a full disk, a damaged file, an empty option."""
 
@@ -27,7 +30,7 @@ class Commands(TyperGroup):
         with one_line():
             if not ctx.resilient_parsing:  # a shell asks how an unfinished line could go on
                 refuse_empty(args)
-        return super().parse_args(ctx, args)
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         with one_line():
@@ -58,15 +61,29 @@ def one_line() -> Iterator[None]:
         if error.errno == errno.EPIPE:  # nobody reads on, as in `prerank datasets | head -1`
             raise
         text = _of_the_system(error)
+    except _USAGE as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # `prerank` alone shows its help
+            raise
+        command = "prerank" if error.ctx is None else error.ctx.command_path
+        text = f"{error.format_message().rstrip('.')}; see {command} --help"
     except (ValueError, ImportError) as error:
         text = str(error)
     except MemoryError as error:
-        text = f"there is not enough memory ({str(error).partition(chr(10))[0] or 'for so many numbers'}); take fewer cases"
+        text = _too_large(str(error))
+    except RuntimeError as error:
+        if "memory" not in str(error):
+            raise
+        text = _too_large(str(error).partition("memory: ")[2])
     else:
         return
     shown = escape(printable(" ".join(text.splitlines())))
     Console(stderr=True).print(f"[red]{shown}[/]", highlight=False, soft_wrap=True)
     raise typer.Exit(2)
+
+
+def _too_large(details: str) -> str:
+    said = details.partition("\n")[0].partition(". Error code")[0] or "for so many numbers"
+    return f"there is not enough memory ({said}); take fewer cases, members, draws or replicates"
 
 
 def _of_the_system(error: OSError) -> str:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from prerank.cli.device import device_called
+from prerank.cli.outputs import results_folder, shown_path
 
 
 class Study(StrEnum):
@@ -40,17 +40,16 @@ def simulate(
 ) -> None:
     """Which pre-rank sees which mistake: the paper's simulations, their power, and its opening figure."""
     from prerank.cli.study import marginal_study, power_study, simulation_called, simulation_study  # torch is slow
-    from prerank.studies import require_folder
 
     console = Console()
-    require_folder(out)
-    place = device_called(device)
-    if study is Study.MARGINAL:
-        files = marginal_study(out, cases or 1000, seed)
-    elif study is Study.POWER:
-        files = power_study(out, cases, members, seed, place, full, console)
-    else:
-        simulation, size = simulation_called(study), cases or (10_000 if full else 2_000)
-        files = simulation_study(out, simulation, size, members, seed, place, console)
+    with results_folder(out):
+        place = device_called(device)
+        if study is Study.MARGINAL:
+            files = marginal_study(out, cases or 1000, seed)
+        elif study is Study.POWER:
+            files = power_study(out, cases, members, seed, place, full, console)
+        else:
+            simulation, size = simulation_called(study), cases or (10_000 if full else 2_000)
+            files = simulation_study(out, simulation, size, members, seed, place, console)
     for file in files:
-        console.print(f"[dim]wrote[/] {escape(str(file))}", highlight=False, soft_wrap=True)
+        console.print(f"[dim]wrote[/] {shown_path(file)}", highlight=False, soft_wrap=True)

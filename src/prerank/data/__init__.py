@@ -21,6 +21,7 @@ from prerank.data.errors import (
 from prerank.data.forecastoutput import require_output, write_forecasts
 from prerank.data.forecasts import Naming, read_forecasts
 from prerank.data.formats import Arff, Csv, Feather, Parquet
+from prerank.data.labelorder import coded_labels, n_before
 from prerank.data.loading import extra_datasets, fetch, load, load_file
 from prerank.data.lock import locked
 from prerank.data.longform import Matched, from_long
@@ -94,6 +95,7 @@ __all__ = [
     "Table",
     "Upstream",
     "cache_folder",
+    "coded_labels",
     "dataset",
     "extra_datasets",
     "fetch",
@@ -103,6 +105,7 @@ __all__ = [
     "load_file",
     "locate",
     "locked",
+    "n_before",
     "pair_counts",
     "published_order",
     "read_forecasts",

@@ -10,6 +10,8 @@ import pandas as pd
 
 from prerank.data.errors import DataError
 from prerank.data.longform import Matched, require_real
+from prerank.data.memory import refuse_beyond_memory
+from prerank.reading import require_regular
 
 _ROLES = ("case", "member", "target")
 
@@ -76,22 +78,39 @@ def _in_order(members: np.ndarray, y: np.ndarray, axes: Sequence[str] | None) ->
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
+    require_regular(path, DataError)
     try:
         with path.open("rb") as stream:
             file = np.load(stream, allow_pickle=False)
             if isinstance(file, np.ndarray):
                 raise DataError(f"{path} holds one array without a name; save members and observations with np.savez")
-            return {name: file[name] for name in file.files}
+            refuse_beyond_memory(path, sum(part.file_size for part in file.zip.infolist()))
+            return {name: _numbers(file[name], name, path) for name in file.files}
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except MemoryError:
         raise DataError(
             f"{path} cannot be read: its arrays need more memory than there is; give a Zarr store"
         ) from None
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except (
+        ValueError,
+        EOFError,
+        KeyError,
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        RecursionError,
+    ) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path} cannot be read as NPZ: {str(error) or 'it ends early'}") from error
+        why = str(error)[:200] or "it ends early"
+        raise DataError(f"{path} cannot be read as NPZ, it may be damaged: {why}; save it again") from error
+
+
+def _numbers(found: object, name: str, path: Path) -> np.ndarray:
+    if not isinstance(found, np.ndarray):  # bytes of a member that is no NPY file
+        raise DataError(f"{path} holds {name!r}, which is no array; save arrays alone, with np.savez")
+    return found
 
 
 def _array(arrays: dict[str, np.ndarray], name: str, path: Path) -> np.ndarray:

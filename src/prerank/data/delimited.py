@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from prerank.data.errors import DataError
+from prerank.reading import require_regular
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "#N/A", "?")
 """The texts that mean "no value", in CSV and in ARFF."""
@@ -79,6 +80,7 @@ def without_index(table: pa.Table, source: str) -> pa.Table:
 
 def file_bytes(path: Path) -> bytes:
     """The content of a file, or a `DataError` that says why it cannot be had."""
+    require_regular(path, DataError)
     try:
         size = path.stat().st_size
         if size > _LARGEST:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from prerank.data.errors import DataError, IntegrityError
+from prerank.reading import require_regular
 
 _CHUNK = 1 << 20
 
@@ -69,6 +70,7 @@ def verify(path: Path, digest: Digest) -> None:
 
 
 def _hash(path: Path, state: "hashlib._Hash") -> str:
+    require_regular(path, DataError)
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             state.update(chunk)

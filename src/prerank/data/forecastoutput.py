@@ -1,5 +1,6 @@
 """Forecasts into files that `read_forecasts` reads, under the same names, with the observations if they are known."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def _write_table(partial: Path, path: Path, found: Matched, naming: Naming) -> N
 def _write_netcdf(partial: Path, path: Path, found: Matched, naming: Naming) -> None:
     import xarray
 
-    labels = _case_labels(found, naming)
+    labels = {name: _of_netcdf(values) for name, values in _case_labels(found, naming).items()}
     dim = next(iter(labels)) if len(labels) == 1 else "case"
     member, target = naming.member or "member", naming.target[0] if len(naming.target) == 1 else "target"
     coords: dict[str, Any] = {name: (dim, values) for name, values in labels.items()}
@@ -106,6 +107,14 @@ def _write_netcdf(partial: Path, path: Path, found: Matched, naming: Naming) -> 
     variables: dict[str, Any] = {naming.value or "forecast": ((dim, member, target), found.members)}
     if _known(found):
         variables[naming.observation or "observation"] = ((dim, target), found.y.to_numpy())
-    kept = {str(name): (dim, values.to_numpy()) for name, values in found.columns.items() if name not in coords}
+    kept = {
+        str(name): (dim, _of_netcdf(values.to_numpy())) for name, values in found.columns.items() if name not in coords
+    }
     # kept columns are coordinates, so that they are not taken for observations
     xarray.Dataset(variables, {**coords, **kept}).to_netcdf(partial, engine="scipy")
+
+
+def _of_netcdf(values: np.ndarray) -> np.ndarray:
+    """Labels of kinds that NetCDF does not have, such as decimals and dates of a time zone, as text."""
+    strange = (Decimal, pd.Timestamp, pd.Period, pd.Interval)
+    return values.astype(str) if values.dtype == object and isinstance(values[0], strange) else values

@@ -96,6 +96,8 @@ def kind_of(path: Path) -> str:
     try:
         format_of(path)
     except DataError:
+        if path.is_dir():
+            raise DataError(f"{path} is a folder, and no Zarr store; give the name of a file in it") from None
         raise DataError(
             f"{path.name}: cannot tell the format from {suffix!r}; give .npz, .nc, .zarr, .csv, .tsv, .parquet or .feather"
         ) from None

@@ -10,6 +10,8 @@ import pyarrow as pa
 from prerank.data.arff import read_arff
 from prerank.data.delimited import read_csv
 from prerank.data.errors import DataError
+from prerank.data.memory import refuse_beyond_memory
+from prerank.reading import require_regular
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,16 @@ class Parquet:
         import pyarrow.parquet
 
         # `read_table` would load the machinery of partitioned datasets, 40 MB, for the sake of one file
-        return _read_arrow(path, lambda file: pyarrow.parquet.ParquetFile(file).read())
+        def read(file: Path) -> pa.Table:
+            opened = pyarrow.parquet.ParquetFile(file)
+            about = opened.metadata
+            groups = [about.row_group(place) for place in range(about.num_row_groups)]
+            # a run of equal values takes no space in the file, and eight bytes each as numbers
+            at_least = 8 * about.num_rows * about.num_columns
+            refuse_beyond_memory(file, max(at_least, sum(group.total_byte_size for group in groups)))
+            return opened.read()
+
+        return _read_arrow(path, read)
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,7 @@ def format_of(path: Path) -> Format:
 
 
 def _read_arrow(path: Path, read: Callable[[Path], pa.Table]) -> pa.Table:
+    require_regular(path, DataError)
     try:
         table = read(path)
     except (OSError, pa.ArrowException) as error:

@@ -1,6 +1,5 @@
 """Forecasts and observations in long form, a row per value: brought into arrays, matched by their labels."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from prerank.data.errors import DataError
+from prerank.data.labelorder import coded_labels, factorised, own_values
 from prerank.wording import counted
 
 _LARGEST_SPARSE = 10_000_000  # values; beyond it a table must fill a twentieth of its cases x members x targets
@@ -121,18 +121,13 @@ def _both(forecasts: pd.DataFrame, observations: pd.DataFrame | None, name: str)
         return forecasts[name]
     first, second = forecasts[name], observations[name]
     if not isinstance(first.dtype, pd.CategoricalDtype) or first.dtype != second.dtype:
-        first, second = (_values(column) for column in (first, second))
+        first, second = (own_values(column) for column in (first, second))
     return pd.concat([first, second], ignore_index=True)
-
-
-def _values(column: pd.Series) -> pd.Series:
-    """A categorical column as the values it stands for."""
-    return column.astype(column.cat.categories.dtype) if isinstance(column.dtype, pd.CategoricalDtype) else column
 
 
 def _coded(columns: Sequence[pd.Series]) -> tuple[np.ndarray, pd.Index]:
     """Whole numbers 0, 1, ... in the place of labels, in their order, and the labels; of several columns together."""
-    codes, labels = zip(*(_coded_column(column) for column in columns), strict=True)
+    codes, labels = zip(*(coded_labels(column) for column in columns), strict=True)
     if len(columns) == 1:
         return codes[0], labels[0]
     places = np.ravel_multi_index(codes, tuple(len(index) for index in labels))
@@ -141,38 +136,6 @@ def _coded(columns: Sequence[pd.Series]) -> tuple[np.ndarray, pd.Index]:
     names = [str(column.name) for column in columns]
     arrays = [index[part] for index, part in zip(labels, parts, strict=True)]
     return found, pd.MultiIndex.from_arrays(arrays, names=names)
-
-
-def _coded_column(column: pd.Series) -> tuple[np.ndarray, pd.Index]:
-    if isinstance(column.dtype, pd.CategoricalDtype) and column.dtype.ordered:
-        used = column.cat.remove_unused_categories()
-        return used.cat.codes.to_numpy().astype(np.int64), pd.Index(used.cat.categories, name=column.name)
-    codes, found = _factorised(column)
-    labels = pd.Index(found, name=column.name)
-    if pd.api.types.is_numeric_dtype(labels) or pd.api.types.is_datetime64_any_dtype(labels):
-        order = np.asarray(labels.argsort())
-    else:
-        order = np.asarray(sorted(range(len(labels)), key=lambda place: _sort_key(labels[place])), dtype=np.int64)
-    rank = np.empty(len(labels), dtype=np.int64)
-    rank[order] = np.arange(len(labels))
-    return rank[codes], labels[order]
-
-
-def _factorised(column: pd.Series) -> tuple[np.ndarray, Any]:
-    try:
-        return pd.factorize(_values(column))
-    except TypeError:
-        kind = type(column.iloc[0]).__name__
-        raise DataError(
-            f"the column {column.name!r} holds {kind}s, which are no labels; give numbers, text or dates"
-        ) from None
-
-
-def _sort_key(label: Any) -> tuple[Any, ...]:
-    """Text with its numbers by size; labels of different kinds kind by kind."""
-    text = str(label)
-    pieces = re.split(r"([0-9]+)", text)
-    return type(label).__name__, [int(piece) if k % 2 else piece for k, piece in enumerate(pieces)], text
 
 
 def _refuse_unmatched(codes: np.ndarray, labels: pd.Index, n_forecasts: int, axis: str) -> None:
@@ -267,7 +230,7 @@ def _per_case(
     if name not in there.columns:
         raise DataError(f"there is no column {name!r}; name one that the forecasts or the observations have")
     places = codes[: len(forecasts)] if there is forecasts else codes[len(forecasts) :]
-    numbers, labels = _factorised(there[name])
+    numbers, labels = factorised(there[name])
     first = np.empty(len(cases), dtype=np.int64)
     first[places] = numbers
     if (numbers < 0).any() or (first[places] != numbers).any():

@@ -2,12 +2,14 @@
 
 import io
 import json
+import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from prerank.data.errors import DataError
+from prerank.reading import require_regular
 
 NETCDF = (".nc", ".nc4", ".cdf", ".netcdf", ".h5netcdf")
 LARGE = 1 << 28  # bytes of a dataset from which it is read in chunks
@@ -30,6 +32,7 @@ def opened(path: Path, case: Sequence[str] = ()) -> Any:
     except ImportError:
         raise DataError(f"{path.name} needs xarray; install it with: pip install xarray netCDF4 zarr dask") from None
     zarr = is_zarr(path)
+    require_regular(path, DataError)
     if not (path.is_dir() if zarr else path.is_file()):
         raise DataError(f"{path} cannot be read: no such {'store' if zarr else 'file'}")
     if zarr:
@@ -84,16 +87,34 @@ def _reason(error: Exception, kind: str) -> str:
 
 def _refuse_pickles(path: Path) -> None:
     """Refuse a store with an array that would be unpickled when it is read: a pickle can run any program."""
-    for name in _ZARR_METADATA:
-        for file in path.rglob(name):
-            try:
-                found = _codecs(json.loads(file.read_bytes()))
-            except (OSError, ValueError, RecursionError) as error:
-                raise DataError(f"{path} cannot be read as Zarr, it may be damaged: {name}: {error}") from error
-            if any(codec.rpartition(".")[2] == "pickle" for codec in found):
-                raise DataError(
-                    f"{path} holds pickled objects ({file.parent.name}), which are never read; store numbers and text"
-                )
+    for file in _files_of(path):
+        try:
+            found = _codecs(json.loads(file.read_bytes()))
+        except (OSError, ValueError, RecursionError) as error:
+            raise DataError(f"{path} cannot be read as Zarr, it may be damaged: {file.name}: {error}") from error
+        if any(codec.rpartition(".")[2] == "pickle" for codec in found):
+            raise DataError(
+                f"{path} holds pickled objects ({file.parent.name}), which are never read; store numbers and text"
+            )
+
+
+def _files_of(store: Path) -> Iterator[Path]:
+    """The files with metadata of a store, links followed; a store with a pipe or a device among its files is refused."""
+    left, seen = [store], set()
+    while left:
+        folder = left.pop()
+        about = folder.stat()
+        if (about.st_dev, about.st_ino) in seen:  # a link that leads back
+            continue
+        seen.add((about.st_dev, about.st_ino))
+        for entry in os.scandir(folder):
+            if entry.is_dir():
+                left.append(Path(entry.path))
+                continue
+            if not entry.is_file():
+                require_regular(entry.path, DataError)
+            if entry.name in _ZARR_METADATA:
+                yield Path(entry.path)
 
 
 def _codecs(metadata: Any) -> list[str]:

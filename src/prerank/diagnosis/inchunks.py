@@ -42,7 +42,8 @@ class Precision:
 class Survey(NamedTuple):
     """What there is to know about members before any is ranked; that of two sets of cases can be joined.
 
-    `empty` are the places of cases without members, `n_missing` is the number of other members that are missing.
+    `empty` are the places of cases without members, `n_missing` is the number of other members that are missing, `fewest`
+    the smallest number of members that another case has.
     """
 
     n_infinite: int
@@ -50,6 +51,7 @@ class Survey(NamedTuple):
     moved: str | None
     empty: Tensor
     n_missing: int
+    fewest: int
     sizes: Sizes | None
     order: Sorted
     early: Tensor
@@ -65,6 +67,7 @@ class Survey(NamedTuple):
             self.moved or more.moved,
             torch.cat([self.empty, more.empty]),
             self.n_missing + more.n_missing,
+            min(self.fewest, more.fewest),
             sizes,
             self.order.joined(more.order),
             self.early if len(self.early) else more.early,
@@ -110,6 +113,7 @@ def _look(
     missing = members.isnan().any(-1)
     empty = missing.all(-1)
     partly = missing & ~empty[:, None]
+    there = (~missing).sum(-1)[~empty]
     points = members[~missing] if missing.any() else members.flatten(0, -2)
     return Survey(
         n_infinite,
@@ -117,6 +121,7 @@ def _look(
         moved,
         places[empty],
         int(partly.sum()),
+        int(there.min()) if len(there) else members.shape[1],
         Sizes.of(points) if len(points) else None,
         sorted_members(members, ~missing if missing.any() else None),
         first_members(members).clone(),
@@ -132,6 +137,7 @@ class Ranking:
     units: Units
     chunking: Chunking
     unequal: bool
+    fewest: int
 
 
 class PerCase(NamedTuple):
@@ -211,4 +217,5 @@ def _pit(y: Tensor, members: Tensor, per_case: PerCase, ranking: Ranking) -> Pro
         observation_weights=None,
         seed=ranking.chunking.setting.seed,
         case_ids=per_case.ids,
+        fewest=ranking.fewest,
     )

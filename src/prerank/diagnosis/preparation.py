@@ -112,6 +112,9 @@ def target_names(labels: Labels, n_targets: int) -> tuple[str, ...]:
     if labels.targets is None:
         return tuple(f"y{d + 1}" for d in range(n_targets))
     names = tuple(_name(label) for label in labels.targets)
+    if not all(name.strip() for name in names):
+        place = next(place for place, name in enumerate(names) if not name.strip())
+        raise ValueError(f"target {place + 1} of {len(names)} has an empty name; give every target a name of its own")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"target {twice!r} occurs more than once; give every target a name of its own")

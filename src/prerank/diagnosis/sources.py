@@ -207,7 +207,9 @@ class LazySource:
         places = torch.full((len(self.y),), -1)
         places[cases] = torch.arange(len(cases))
         per_case = PerCase(places, ids, self._spread(blocks, cases), self._spread(shares, cases))
-        ranking = Ranking(self.preranks, self.precision, self.units, chunking, self.found.n_missing > 0)
+        ranking = Ranking(
+            self.preranks, self.precision, self.units, chunking, self.found.n_missing > 0, self.found.fewest
+        )
         with check_progress(2 * int(torch.tensor(self.members.shape).prod())) as on_progress:
             done = _told(on_progress, len(self.y))
             named = ids if len(cases) == len(ids) else ids[cases]

@@ -63,7 +63,9 @@ class Marginals(NamedTuple):
     def select(self, cases: slice) -> "Marginals":
         """The laws of some cases."""
         freedom = None if self.freedom is None else self.freedom[cases]
-        log_weights, loc, scale, centre = (part[cases] for part in (self.log_weights, self.loc, self.scale, self.centre))
+        log_weights, loc, scale, centre = (
+            part[cases] for part in (self.log_weights, self.loc, self.scale, self.centre)
+        )
         return Marginals(log_weights, loc, scale, centre, freedom, self.told[cases])
 
     def log_density(self, values: Tensor) -> Tensor:

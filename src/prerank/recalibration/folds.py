@@ -21,19 +21,33 @@ class Folds(NamedTuple):
     n_folds: int
 
 
-def folds_of(n_cases: int, count: int, blocks: Any, seed: int, device: torch.device) -> Folds:
-    """Cases dealt into folds of nearly equal size, whole blocks at a time; without blocks a case is its own."""
+def folds_of(
+    n_cases: int, count: int, blocks: Any, seed: int, device: torch.device, weights: Tensor | None = None
+) -> Folds:
+    """Cases dealt into folds of nearly equal size, whole blocks at a time; without blocks a case is its own.
+
+    Cases of weight zero have no part in a fold's size. Weights (N,) so uneven that they are worth too few cases are refused.
+    """
     if blocks is None:
         block = np.arange(n_cases)
     else:
         labels = label_array(blocks, "blocks", n_cases)
         block = np.asarray(np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)[1])
-    sizes = np.bincount(block)
+    weighed = np.ones(n_cases) if weights is None else weights.cpu().double().numpy()
+    sizes = np.bincount(block, weights=weighed > 0)
     if len(sizes) < 2 * count:
         what = f"{n_cases} cases" if blocks is None else f"{len(sizes)} blocks"
         raise ValueError(
             f"{what} are too few for {count}-fold cross-validation, which needs at least {2 * count}; "
             "give more held-out data"
+        )
+    worth = len(sizes) if weights is None else _worth(np.bincount(block, weights=weighed) / np.bincount(block))
+    if worth < 2 * count - 1e-6:
+        kind = "cases" if blocks is None else "blocks"
+        raise ValueError(
+            f"case_weights are so uneven that {len(sizes)} {kind}, {int((sizes > 0).sum())} of positive weight, are worth "
+            f"{worth:.1f} equally weighted ones, too few for {count}-fold cross-validation, which needs at least "
+            f"{2 * count}; give more held-out data, or more even weights"
         )
     order = numpy_generator(seed, "recalibration folds").permutation(len(sizes))
     fold_of_block, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(count)
@@ -41,6 +55,12 @@ def folds_of(n_cases: int, count: int, blocks: Any, seed: int, device: torch.dev
         fold_of_block[item] = filled.argmin()
         filled[filled.argmin()] += sizes[item]
     return Folds(torch.as_tensor(fold_of_block[block], device=device), torch.as_tensor(block, device=device), count)
+
+
+def _worth(weights: np.ndarray) -> float:
+    """How many equal weights have means as precise as these: Kish's effective size."""
+    shares = weights / weights.sum()
+    return float(1 / np.square(shares).sum())
 
 
 def mean_and_error(values: Tensor, weights: Tensor, block: Tensor) -> tuple[float, float]:

@@ -94,9 +94,9 @@ class Recalibrator(BaseEstimator):
 
         The forecast stands where scikit-learn has X: an `Ensemble`, members (N, M, D), or a distribution of N cases.
         `features` (N, L), a few numbers per case, are what the correction may depend on: for calibration given them, and not
-        only on average. `case_weights` (N,) say how much a case counts; cases with the same label in `blocks` (N,) stay in
-        one fold and count as one in standard errors. `axes` names the axes of an array of members that is not (cases,
-        members, targets), as for `check`.
+        only on average. `case_weights` (N,) say how much a case counts, zero not at all; cases with the same label in
+        `blocks` (N,) stay in one fold and count as one in standard errors. `axes` names the axes of an array of members that
+        is not (cases, members, targets), as for `check`.
         """
         forecast, y = held_out_cases(forecast, y, axes=axes, takes_axes=True)
         if y.ndim != 2:
@@ -109,8 +109,9 @@ class Recalibrator(BaseEstimator):
         given = None if features is None else Features.of(features, len(y), y.device)
         steps = _listed_steps(self.steps, forecast, given is not None)
         seed = require_whole(self.seed, "seed", at_least=None)
-        folds = folds_of(len(y), require_whole(self.n_folds, "n_folds", at_least=2), blocks, seed, y.device)
         weights = _case_weights(case_weights, y)
+        n_folds = require_whole(self.n_folds, "n_folds", at_least=2)
+        folds = folds_of(len(y), n_folds, blocks, seed, y.device, weights)
         held_out = HeldOut(y, weights, folds, listed_preranks(self.preranks, y.shape[-1]), seed, given)
         fitted: list[Fitted] = []
         current = forecast

@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from prerank.reading import require_regular
 from prerank.training.fleet import Fleet
 from prerank.writing import whole_file
 
@@ -54,6 +55,7 @@ def _checksum(tensors: dict[str, Tensor]) -> int:
 
 def load_checkpoint(path: Path, fingerprint: str, device: torch.device) -> Checkpoint:
     """Read a checkpoint; one that belongs to another fit, or is damaged, is refused."""
+    require_regular(path)
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
             about = json.loads((file.metadata() or {}).get("prerank", "{}"))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from prerank.data import StorageError, locked
+from prerank.reading import require_regular
 from prerank.writing import whole_file, whole_folder
 
 
@@ -164,6 +165,7 @@ _TIMING_COLUMNS = ["dataset", "training", "prerank", "n_draws", "n_models", "n_s
 
 
 def _read_json(path: Path, keys: Sequence[str] = ()) -> dict[str, Any]:
+    require_regular(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -175,6 +177,7 @@ def _read_json(path: Path, keys: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _read_table(path: Path, name: str) -> pd.DataFrame:
+    require_regular(path)
     try:
         table = pd.read_parquet(path)
     except FileNotFoundError as error:
