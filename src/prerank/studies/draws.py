@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prerank.calibration import ProjectedPIT
 from prerank.randomness import case_keys, normal
-from prerank.studies.diagnostics import Diagnostic, has_several_projections, join_cases
+from prerank.studies.diagnostics import Diagnostic, join_cases
 from prerank.studies.scenarios import Scenario, Simulation
 
 _Task = TypeVar("_Task")
@@ -42,9 +42,8 @@ def scenario_pits(
     noise: Noise,
     diagnostics: Sequence[Diagnostic],
     seed: int,
-    exchangeable: bool = False,
 ) -> dict[str, ProjectedPIT]:
-    """PITs of every diagnostic, by name; `exchangeable` ranks the members too where there are several projections."""
+    """PITs of every diagnostic, by name."""
     forecast = scenario.forecast()
     true_factor = torch.linalg.cholesky(simulation.covariance)
     factor = torch.linalg.cholesky(scenario.covariance)
@@ -55,9 +54,7 @@ def scenario_pits(
         y = noise.observation[cases] @ true_factor.mT
         members = scenario.mean + noise.members[cases] @ factor.mT
         for diagnostic in diagnostics:
-            also_members = exchangeable and has_several_projections(diagnostic)
-            pit = diagnostic.pit(members, forecast, y, seed, noise.case_ids[cases], also_members)
-            parts[diagnostic.name].append(pit)
+            parts[diagnostic.name].append(diagnostic.pit(members, forecast, y, seed, noise.case_ids[cases]))
     return {name: join_cases(part) for name, part in parts.items()}
 
 
