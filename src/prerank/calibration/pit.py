@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from prerank.calibration.inputs import refuse_bad_input, require_how, require_whole
 from prerank.calibration.pooling import CanonicalPoints, canonical_points, reference_subset
@@ -200,7 +201,7 @@ def _of_all_cases(
             parts.append(_noted(closed_form_pit(item, projection, forecast, y), note))
             continue
         if members is None:
-            members = _members(forecast, n_draws, seed, ids, how)
+            members = _members(forecast, n_draws, seed, ids, how)  # type: ignore[arg-type]
         if isinstance(how, SmoothRank):
             part = smooth_rank_pit(item, projection, members, y, how)
         else:
@@ -242,7 +243,7 @@ def _slices(forecast: Forecast, y: Tensor, how: How | None, n_draws: int) -> lis
     return chunks(y.shape[-2], lead * n_points * per_point, y.device)
 
 
-def _members(forecast: Forecast, n_draws: int, seed: int, ids: Tensor, how: How | None) -> Ensemble:
+def _members(forecast: Distribution, n_draws: int, seed: int, ids: Tensor, how: How | None) -> Ensemble:
     """The draws of a law that are ranked."""
     if isinstance(how, SmoothRank):
         return differentiable_draws(forecast, n_draws, seed, case_ids=ids)

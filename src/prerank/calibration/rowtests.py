@@ -45,7 +45,8 @@ class RowTest:
             return torch.where(where.reshape(-1, *(1,) * (own.ndim - 1)), more, own)
 
         names = ("p_value", "error_of_p", "maximum_p_value", "projection_p_value")
-        return replace(self, attainable=finer.attainable, **{name: chosen(name) for name in names})
+        found: dict[str, Any] = {name: chosen(name) for name in names}
+        return replace(self, attainable=finer.attainable, **found)
 
 
 def row_of(
