@@ -48,6 +48,15 @@ class RowTest:
         found: dict[str, Any] = {name: chosen(name) for name in names}
         return replace(self, attainable=finer.attainable, **found)
 
+    def refinable(self, n_replicates: int) -> "RowTest":
+        """With what more replicates could have given, had any p-value been small enough to ask for them.
+
+        Where the furthest replicate stands alone, more of them reach further; where several tie, data can do no more.
+        """
+        factor = self.errors.shape[-1] if self.null == "points" else 1
+        alone = self.attainable * (len(self.replicates) + 1) < 1.5 * factor
+        return replace(self, attainable=torch.where(alone, factor / (n_replicates + 1), self.attainable))
+
 
 def row_of(
     part: PreRankPIT,

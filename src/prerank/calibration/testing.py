@@ -130,9 +130,12 @@ def assembled(
         start = columns.stop
         weighted = setting.weighted or pit.pick is not None
         row = row_of(part, columns, signs, picked, setting, weighted, n_replicates, power)
-        small = row.p_value <= 10 / (n_replicates + 1)
-        if enough > n_replicates and row.null != "exact" and small.any():
-            row = row.refined(row_of(part, columns, signs, picked, setting, weighted, enough, power), small)
+        if enough > n_replicates and row.null != "exact":
+            small = row.p_value <= 10 / (n_replicates + 1)
+            if small.any():
+                row = row.refined(row_of(part, columns, signs, picked, setting, weighted, enough, power), small)
+            else:
+                row = row.refinable(enough)
         rows.append(row)
     p_value = _stacked([row.p_value for row in rows])
     per_model = {

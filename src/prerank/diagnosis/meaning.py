@@ -110,7 +110,7 @@ def words_of(reading: str) -> list[str]:
     """The words that one projection's reading is made of.
 
     >>> words_of("biased low, heavy upper tail"), words_of("no clear shape")
-    (['biased low', 'heavy upper tail'], ['not flat, no simple shape'])
+    (['biased low', 'heavy upper tail'], ['no clear shape'])
     """
     return [reading] if reading in SHAPES else [word for word in reading.split(", ") if word in SHAPES]
 
