@@ -19,7 +19,7 @@ from prerank import (
     pce_test,
     projected_pit,
 )
-from prerank.calibration import EmpiricalRank, RandomisedRank, centred_levels, exchange_replicates
+from prerank.calibration import EmpiricalRank, RandomisedRank, centred_levels
 
 LEVEL = 1e-4  # of each statistical check
 
@@ -136,7 +136,7 @@ def test_tests_of_weighted_members_hold_their_size():
     test = pce_test(exact.in_sets(300), n_replicates=99)
     for g in range(2):
         assert_level(test.p_value[:, g])
-    assert_level(test.corrected_p_value.amin(-1))
+    assert_level(test.adjusted_p_value.amin(-1))
 
 
 def test_without_the_observations_weight_tests_of_many_effective_members_nearly_hold_their_size():
@@ -191,7 +191,7 @@ def test_one_and_the_same_projection_twice_is_one_test():
     twice = [Custom(lambda y: y[..., 0], name="a"), Custom(lambda y: 2 * y[..., 0], name="b")]
     pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), twice, exchangeable=True)
     test = pce_test(pit.in_sets(400), n_replicates=99)
-    assert_level(test.corrected_p_value.amin(-1))
+    assert_level(test.adjusted_p_value.amin(-1))
 
 
 def test_few_replicates_can_still_reject_over_many_groups():
@@ -199,8 +199,8 @@ def test_few_replicates_can_still_reject_over_many_groups():
     x = torch.randn(300, 11, 5, generator=generator(12))
     pit = projected_pit(x[:, 0], Ensemble(0.3 * x[:, 1:]), paper_preranks(5), exchangeable=True)
     test = pce_test(pit, n_replicates=99)
-    assert test.corrected_p_value.min() <= 0.02
-    assert (test.corrected_p_value >= test.p_value).all()
+    assert test.adjusted_p_value.min() <= 0.02
+    assert (test.adjusted_p_value >= test.p_value).all()
 
 
 def test_replicates_have_the_error_of_a_calibrated_forecast():
