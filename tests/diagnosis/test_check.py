@@ -247,13 +247,30 @@ class TestAnswers:
         assert row["p-value"] > 0.001
 
 
-class TestRefusals:
-    def test_blocks_need_members_that_run_through_the_cases(self):
-        y, _ = truth()
+class TestBlocks:
+    def test_blocks_need_no_members_that_run_through_the_cases(self):
+        y, members = truth()
         law = MultivariateNormal(torch.zeros(150, 3, dtype=torch.float64), torch.eye(3, dtype=torch.float64))
-        with pytest.raises(ValueError, match="blocks"):
-            quick(y, law, blocks=np.arange(150) // 10)
+        result = quick(y, law, blocks=np.arange(150) // 5)
+        assert result.n_blocks == 30
+        assert set(result.test.nulls) == {"signs"}
+        assert any("by random signs of whole blocks" in note for note in result.notes)
+        weights = np.random.default_rng(3).random((150, 20))  # every member's own in every case
+        assert quick(y, Ensemble(members, weights), blocks=np.arange(150) // 5).n_blocks == 30
 
+    def test_fewer_than_twenty_blocks_get_a_note_and_five_no_verdict(self):
+        y, members = truth()
+        for length, approximate, verdict in ((7, False, True), (8, True, True), (30, True, False)):
+            result = quick(y + 3, members, blocks=np.arange(150) // length, n_replicates=999)
+            said = any("blocks: tests by signs of fewer than 20 blocks are approximate" in n for n in result.notes)
+            assert said is approximate
+            assert result.rejected is (True if verdict else None)
+        assert result.attainable > 0.05
+        assert result.verdict.startswith("No verdict: 150 cases in 5 blocks")
+        assert "blocks" in result.verdict.split("take more")[1]
+
+
+class TestRefusals:
     def test_two_preranks_of_one_name(self):
         y, members = truth()
         with pytest.raises(ValueError, match="dependency"):
