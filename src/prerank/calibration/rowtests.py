@@ -86,7 +86,7 @@ def row_of(
             "test one projection, with projected_pit(..., exchangeable=True)"
         )
     calibrated = None
-    if not signs.is_guess[..., columns].any():
+    if known or not signs.is_guess[..., columns].any():
         calibrated = _expected(part, signs.spread[..., columns], setting, power, known)
     return _by_signs(signs.statistics(columns, n_replicates, power), calibrated, setting)
 
