@@ -818,7 +818,12 @@ PITS: list[Case] = [
     ("test: power", lambda: pce_test(PIT, power=NAN), ValueError, "power=nan"),
     ("test: a weight too many", lambda: pce_test(PIT, case_weights=torch.ones(11)), ValueError, r"shape \(10,\)"),
     ("test: infinite weight", lambda: pce_test(PIT, case_weights=torch.full((10,), INF)), ValueError, "finite"),
-    ("test: blocks too few", lambda: pce_test(PIT, blocks=torch.zeros(9)), ValueError, r"one label per case is \(10,\)"),
+    (
+        "test: blocks too few",
+        lambda: pce_test(PIT, blocks=torch.zeros(9)),
+        ValueError,
+        r"one label per case is \(10,\)",
+    ),
     ("test: outside", lambda: pce_test(PIT + 1), ValueError, r"outside \[0, 1\]"),
     ("test: one axis", lambda: pce_test(PIT[:, 0]), ValueError, r"use pit\[:, None\]"),
     (

@@ -163,7 +163,9 @@ def test_blocks_need_no_member_that_all_their_cases_have():
     y, members = drawn()
     members[0, :4], members[1, 4:] = np.nan, np.nan
     options = {"axes": NAMES, "blocks": LABELS // 2, "n_replicates": 49}
-    here, there = (check(y, forecast, [Location(), Marginal()], **options) for forecast in (members, in_chunks(members)))
+    here, there = (
+        check(y, forecast, [Location(), Marginal()], **options) for forecast in (members, in_chunks(members))
+    )
     assert_same(here, there)
     assert here.table["p-value"].notna().all()
 
