@@ -69,7 +69,7 @@ def cell_rows(error: str, n_blocks: int, repetitions: int, device: torch.device)
             null = test.replicates[..., g]
             estimate, low, high = pce_intervals(own, COVERAGE, levels, null, len(null), 0, blocks)
             naive = pce_intervals(own, COVERAGE, levels, None, len(null), 0)
-            corrected = in_quadrature(estimate, test.null_level[:, g])
+            corrected = in_quadrature(estimate, test.expected_pce[:, g])
             row = torch.stack([low, high, naive[1], naive[2], corrected, test.p_value[:, g]], -1)
             found.setdefault(part.prerank, []).append(row)
     rows = []

@@ -148,7 +148,7 @@ def repetition(
     row["affine"], row["tilt"] = affine, any(tilts)
     if error in SMALL_ERRORS:
         pit = projected_pit(held_out[1], held_out[0], exchangeable=True)
-        row["joint p-value"] = float(pce_test(pit, n_replicates=199).corrected_p_value.min())
+        row["joint p-value"] = float(pce_test(pit, n_replicates=199).adjusted_p_value.min())
         return row
     row["n_test"] = n_test
     before, y = on(device, *data(error, n_test, n_targets, 2 * seed + 1))

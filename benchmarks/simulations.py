@@ -13,7 +13,7 @@ import time
 import torch
 from scipy import stats
 
-from prerank.calibration import pce, pce_null, pce_test
+from prerank.calibration import pce_test
 from prerank.studies.diagnostics import exact_diagnostics
 from prerank.studies.draws import draw_noise, scenario_pits
 from prerank.studies.power import repetitions_of
@@ -26,12 +26,9 @@ def uniformity(simulation: Simulation, repetitions: int, cases: int, seed: int) 
     simulation = simulation.to("cpu", torch.get_default_dtype())
     noise = draw_noise(simulation, torch.arange(repetitions * cases), 20, seed)
     for diagnostic in exact_diagnostics(simulation.n_targets):
-        pits = scenario_pits(simulation, simulation.scenarios[0], noise, [diagnostic], seed, exchangeable=True)
-        sets = repetitions_of(pits[diagnostic.name], cases, repetitions)
-        if sets.values.shape[-1] > 1:
-            p_values = pce_test(sets, n_replicates=199, seed=seed).p_value[:, 0].cpu().numpy()
-        else:
-            p_values = pce_null(cases).p_value(pce(sets.values.double())[:, 0].cpu().numpy())
+        pits = scenario_pits(simulation, simulation.scenarios[0], noise, [diagnostic], seed)
+        sets = repetitions_of(pits[diagnostic.name], cases, slice(0, repetitions))
+        p_values = pce_test(sets, n_replicates=199, seed=seed).p_value[:, 0].cpu().numpy()
         fit = stats.kstest(p_values, "uniform").pvalue
         print(f"  {diagnostic.name:12s} uniform: p = {fit:.3f}   rejected at 5 %: {(p_values <= 0.05).mean():.3f}")
 

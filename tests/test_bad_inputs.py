@@ -588,7 +588,6 @@ OPTIONS: list[Case] = [
         "blocks is a str; one label per case is needed, 6",
     ),
     ("blocks a number", lambda: check(Y, E, blocks=3), TypeError, "blocks is an int; one label per case"),
-    ("blocks of a law", lambda: check(Y, LAW, blocks=np.zeros(N)), ValueError, "blocks= needs an ensemble"),
     ("ids twice", lambda: check(Y, E, case_ids=[1, 2, 3, 1, 5, 6]), ValueError, "cases 0 and 3 are both called 1"),
     ("labels twice", lambda: check(Y, E, case_ids=list("abcabc")), ValueError, "cases 0 and 3 are both called a"),
     (
@@ -814,13 +813,17 @@ PITS: list[Case] = [
     ("null: power", lambda: pce_null(10, power=-1), ValueError, "power=-1"),
     ("null: no levels", lambda: pce_null(10, n_levels=0), ValueError, "0 levels"),
     ("band: no cases", lambda: reliability_band(0), ValueError, "0 cases: at least one"),
-    ("test: two columns", lambda: pce_test(torch.rand(9, 2)), ValueError, r"2 projections .* exchangeable=True"),
     ("test: no replicates", lambda: pce_test(PIT, n_replicates=0), ValueError, "n_replicates=0: a whole number"),
     ("test: half a replicate", lambda: pce_test(PIT, n_replicates=9.5), TypeError, "n_replicates=9.5"),
     ("test: power", lambda: pce_test(PIT, power=NAN), ValueError, "power=nan"),
     ("test: a weight too many", lambda: pce_test(PIT, case_weights=torch.ones(11)), ValueError, r"shape \(10,\)"),
     ("test: infinite weight", lambda: pce_test(PIT, case_weights=torch.full((10,), INF)), ValueError, "finite"),
-    ("test: blocks of numbers", lambda: pce_test(PIT, blocks=torch.zeros(10)), ValueError, "exchangeable=True"),
+    (
+        "test: blocks too few",
+        lambda: pce_test(PIT, blocks=torch.zeros(9)),
+        ValueError,
+        r"one label per case is \(10,\)",
+    ),
     ("test: outside", lambda: pce_test(PIT + 1), ValueError, r"outside \[0, 1\]"),
     ("test: one axis", lambda: pce_test(PIT[:, 0]), ValueError, r"use pit\[:, None\]"),
     (

@@ -19,7 +19,6 @@ from prerank.calibration import (
     centred_levels,
     chi_square_test,
     corrected_pce,
-    exchange_replicates,
     inclusive_levels,
     pce,
     pce_interval,
@@ -80,10 +79,6 @@ def flat(value):
         (lambda **given: reliability_band(7, **given), {"coverage": 0.95, "n_levels": 100}),
         (lambda **given: pce_test(RANKS, **given)[1:], {"n_levels": 100, "power": 1, "n_replicates": 999, "seed": 0}),
         (
-            lambda **given: exchange_replicates(RANKS, centred_levels(), **given),
-            {"n_replicates": 999, "power": 1, "seed": 0},
-        ),
-        (
             lambda **given: pce_interval(Z[:, :1], **given),
             {"coverage": 0.95, "n_levels": 100, "n_replicates": 999, "seed": 0},
         ),
@@ -133,7 +128,6 @@ def test_levels_in_single_precision_are_the_numbers_they_are():
         assert flat(tuple(test(RANKS, levels=single, **given))[1:]) == pytest.approx(
             flat(tuple(test(RANKS, levels=double, **given))[1:]), nan_ok=True
         )
-    assert torch.equal(exchange_replicates(RANKS, single, 9).pce, exchange_replicates(RANKS, double, 9).pce)
 
 
 def test_errors_of_many_pits_in_single_precision_keep_their_digits():
@@ -169,8 +163,8 @@ def test_weights_in_single_precision_are_the_numbers_they_are(how):
         torch.testing.assert_close(alone.lower, expected.lower, rtol=0, atol=1e-12)
         torch.testing.assert_close(alone.upper, expected.upper, rtol=0, atol=1e-12)
         for one, other in zip(
-            pce_test(found, n_replicates=19, case_weights=cases)[1:],
-            pce_test(expected, n_replicates=19, case_weights=cases.double())[1:],
+            pce_test(found, n_replicates=19, case_weights=cases)[1:-1],
+            pce_test(expected, n_replicates=19, case_weights=cases.double())[1:-1],
             strict=True,
         ):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6, equal_nan=True)

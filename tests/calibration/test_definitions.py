@@ -8,7 +8,6 @@ import torch
 from scipy import stats
 
 from prerank.calibration import (
-    Custom,
     EmpiricalRank,
     Location,
     Marginal,
@@ -16,7 +15,6 @@ from prerank.calibration import (
     centred_levels,
     chi_square_test,
     corrected_pce,
-    exchange_replicates,
     inclusive_levels,
     interval,
     ks_test,
@@ -29,6 +27,7 @@ from prerank.calibration import (
     reliability_curve,
 )
 from prerank.calibration.blindness import projection_power
+from prerank.calibration.exchange import picked_replicates
 from prerank.calibration.null import in_quadrature, rank_spread
 from prerank.calibration.projectedpit import ProjectedPIT
 from prerank.forecast import Ensemble
@@ -52,61 +51,45 @@ def ranked(n_cases=30, n_members=5, n_targets=2, seed=1, preranks=None, decimals
 # -- tests
 
 
-def test_p_values_count_the_replicates_that_are_at_least_as_large():
-    test = pce_test(ranked(), n_replicates=39)
+def picked(pit, n_replicates, levels=None, spread=None, seed=0):
+    """Statistics of the data, in row 0, and of data sets that pick other points, of one projection: (B + 1,)."""
+    levels = centred_levels() if levels is None else levels
+    spread = levels.new_ones(1, len(levels), 1) if spread is None else spread[None]
+    return tuple(part[:, 0, 0] for part in picked_replicates(pit, levels, None, spread, n_replicates, 1, seed))
+
+
+def test_p_values_of_tied_ranks_count_the_data_sets_that_are_at_least_as_large():
+    pit = ranked(decimals=0, preranks=[Location()])
+    test = pce_test(pit, n_replicates=39)
+    assert test.nulls == ("points",)
     statistic, replicates = test.statistic[0], test.replicates[:, 0]
     above = int((replicates >= statistic * (1 - 1e-9)).sum())
     assert float(test.p_value[0]) == pytest.approx((1 + above) / 40)
-    assert float(test.null_level[0]) == pytest.approx(float(test.expected[:2].mean()))
+    assert float(test.expected_pce[0]) == pytest.approx(float(replicates.mean()))
+    assert torch.equal(picked(pit, 39)[0].sort().values, torch.cat([statistic[None], replicates]).sort().values)
 
 
-def test_maxima_and_their_band_are_those_of_the_exchanged_data_sets():
-    pit, levels = ranked(decimals=0), centred_levels()
-    for n_replicates in (19, 39, 50):
+def test_maxima_and_their_band_are_those_of_the_data_sets_that_pick_other_points():
+    pit, levels = ranked(decimals=0, preranks=[Location()]), centred_levels()
+    for n_replicates in (39, 50):
         test = pce_test(pit, n_replicates=n_replicates)
-        null = exchange_replicates(pit, levels, n_replicates)
-        maxima = null.maximum[:, :2].amax(-1)
+        maxima = picked(pit, n_replicates, spread=test.spread)[1][1:]
         inside = test.spread > 0
         deviation = (reliability_curve(pit).frequency - levels[:, None]).abs() / torch.where(inside, test.spread, 1.0)
-        observed = deviation[:, :2].max()
-        above = int((maxima >= observed * (1 - 1e-9)).sum())
+        above = int((maxima >= deviation.max() * (1 - 1e-9)).sum())
         assert float(test.maximum_p_value[0]) == pytest.approx((1 + above) / (n_replicates + 1))
         rank = math.ceil(0.95 * n_replicates)
         assert float(test.band_width[0]) == pytest.approx(float(maxima.sort().values[rank - 1]))
 
 
-def test_the_smallest_p_value_of_a_group_is_the_share_of_replicates_with_one_as_small():
-    pit = ranked(n_targets=3, preranks=[Marginal()], decimals=0)
-    test = pce_test(pit, n_replicates=49)
-    null = exchange_replicates(pit, centred_levels(), 49)
-    together = torch.cat([test.projection_pce[None], null.pce])
-    share = torch.stack([(together >= row * (1 - 1e-9)).double().mean(0) for row in together])
-    # a projection whose own p-value is below those of all others in all data sets keeps it, and no correction helps
-    assert (test.projection_p_value >= share[0] - 1e-12).all()
-    smallest = share.amin(-1)
-    for k in range(3):
-        low, high = (smallest < share[0, k]).double().mean(), (smallest <= share[0, k]).double().mean()
-        assert low - 1e-9 <= test.projection_p_value[k] <= high + 1e-9  # between: ties are broken, not shared
-
-
-def test_of_the_smallest_p_values_that_replicates_allow_the_furthest_statistic_wins():
-    """Each of eight groups has a data set with its smallest p-value; only the observed one lies far from all others."""
-    x = normal(40, 9, 8, seed=28)
-    x[:, 0, 0] += 5.0
-    preranks = [Custom(lambda y, k=k: y[..., k], name=f"target {k}") for k in range(8)]
-    test = pce_test(projected_pit(x[:, 0], Ensemble(x[:, 1:]), preranks, exchangeable=True), n_replicates=19)
-    assert float(test.corrected_p_value[0]) == pytest.approx(1 / 20)
-    assert float(test.attainable) == pytest.approx(1 / 20)
-    assert (test.corrected_p_value[1:] > 1 / 20).all()
-
-
 @pytest.mark.parametrize("n_replicates", [1, 19, 99])
-def test_no_single_test_can_give_less_than_one_in_all_data_sets(n_replicates):
+def test_no_test_can_give_less_than_one_in_all_data_sets(n_replicates):
+    """At least 39 replicates where a p-value is small, so that one of 5 % is within reach."""
     test = pce_test(ranked(preranks=[Marginal()]), n_replicates=n_replicates)
-    assert float(test.attainable) == pytest.approx(1 / (n_replicates + 1))
+    assert float(test.attainable) == pytest.approx(1 / (max(n_replicates, 39) + 1))
     several = pce_test(ranked(preranks=[Marginal(), Location(), Scale()], n_targets=3), n_replicates=n_replicates)
-    assert float(several.attainable) >= 1 / (n_replicates + 1) - 1e-12
-    assert (several.corrected_p_value >= several.attainable - 1e-12).all()
+    assert float(several.attainable) == pytest.approx(3 / 50_001)  # of the exact ones
+    assert (several.adjusted_p_value >= several.attainable - 1e-12).all()
 
 
 def test_one_projection_is_tested_by_its_null_whatever_the_replicates():
@@ -114,8 +97,8 @@ def test_one_projection_is_tested_by_its_null_whatever_the_replicates():
     test = pce_test(x, n_replicates=19)
     null = pce_null(40)
     assert float(test.p_value[0]) == pytest.approx(float(null.p_value(float(pce(x)[0]))))
-    assert float(test.expected[0]) == float(test.null_level[0]) == pytest.approx(null.mean)
-    assert float(test.corrected_p_value[0]) >= float(test.p_value[0])
+    assert float(test.expected[0]) == float(test.expected_pce[0]) == pytest.approx(null.mean)
+    assert float(test.adjusted_p_value[0]) >= float(test.p_value[0])
     ranks = projected_pit(normal(40, 1, seed=3), Ensemble(normal(40, 7, 1, seed=4)), Marginal())
     expected = pce_null(40, power=2, levels=inclusive_levels(11), n_members=7)
     found = pce_test(ranks, power=2, levels=inclusive_levels(11), n_replicates=19)
@@ -174,8 +157,12 @@ def test_small_whole_numbers_hold_as_many_levels_and_ranks_as_there_are(count):
 def test_the_ends_of_the_unit_interval_can_never_be_wrong():
     """With levels 0 and 1 no maximum and no band changes, though unrandomised ranks are often 0 or 1."""
     inner = inclusive_levels(11)[1:-1]
-    for how in (None, EmpiricalRank()):
-        pit = ranked(n_members=3, how=how)
+    for how, preranks, decimals in (
+        (None, [Marginal(), Location()], 0),
+        (EmpiricalRank(), [Marginal()], None),
+        (EmpiricalRank(), [Location()], 0),
+    ):
+        pit = ranked(n_members=3, how=how, preranks=preranks, decimals=decimals)
         without, within = (pce_test(pit, levels=levels, n_replicates=39) for levels in (inner, inclusive_levels(11)))
         torch.testing.assert_close(within.band_width, without.band_width)
         torch.testing.assert_close(within.maximum_p_value, without.maximum_p_value)
@@ -198,21 +185,19 @@ def test_a_projection_that_always_ties_has_no_spread_and_no_deviation():
     test = pce_test(pit, n_replicates=19)
     assert (test.spread < 1e-6).all()
     assert (test.statistic < 1e-12).all()
-    for blocks in (None, torch.arange(20) // 4):
-        assert projection_power(pit, blocks).tolist() == pytest.approx([0.05, 0.05])
     assert float(test.p_value[0]) == 1.0
+    for blocks in (None, torch.arange(20) // 4):
+        assert pce_test(pit, n_replicates=19, blocks=blocks).projection_power.tolist() == pytest.approx([0.05, 0.05])
 
 
-def test_the_defaults_of_replicates_are_999_of_seed_zero_and_power_one():
-    pit = ranked(n_cases=8)
-    default, given = (
-        exchange_replicates(pit, centred_levels()),
-        exchange_replicates(pit, centred_levels(), n_replicates=999, power=1, seed=0),
-    )
-    assert default.pce.shape == (999, 3)
-    assert torch.equal(default.pce, given.pce)
-    assert not torch.equal(default.pce, exchange_replicates(pit, centred_levels(), seed=1).pce)
-    assert pce_test(pit).replicates.shape == (999, 2)
+def test_replicates_depend_on_the_seed():
+    pit = ranked(n_cases=12, decimals=0)
+    default, given = pce_test(pit), pce_test(pit, n_replicates=999, power=1, seed=0)
+    assert default.nulls == ("signs", "points")
+    assert default.replicates.shape == (999, 2)
+    assert torch.equal(default.replicates, given.replicates)
+    other = pce_test(pit, seed=1).replicates
+    assert not (other == default.replicates).all(0).any()
 
 
 def test_points_are_picked_as_often_as_they_weigh():
@@ -226,7 +211,7 @@ def test_points_are_picked_as_often_as_they_weigh():
         levels = torch.tensor([0.4, 0.9]).double()  # at which no two points add the same
         ramps = ((levels[:, None] - lower) / (upper - lower)).clamp(0, 1)
         errors = (ramps - levels[:, None]).abs().mean(0)
-        found = exchange_replicates(pit, levels, 4000).pce[:, 0]
+        found = picked(pit, 4000, levels)[0][1:]
         for error in errors.unique():
             share = sum(s for s, e in zip(shares, errors.tolist(), strict=True) if abs(e - error) < 1e-12)
             assert abs(float(((found - error).abs() < 1e-9).double().mean()) - share) < 5 * 0.5 / 4000**0.5
@@ -237,20 +222,7 @@ def test_every_projection_whose_law_is_known_has_its_expected_error():
     pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), [Marginal(), Location(), Scale()], exchangeable=True)
     test = pce_test(pit, n_replicates=9)
     assert test.expected.tolist() == [pce_null(30, n_members=5).mean] * 5
-    assert test.null_level.tolist() == [pce_null(30, n_members=5).mean] * 3
-
-
-def test_blocks_with_one_weight_per_member_up_to_rounding_are_accepted():
-    weights = uniform(1, 5, seed=8).expand(12, 5) * (1 + 1e-13 * uniform(12, 5, seed=9))
-    x = normal(12, 6, 1, seed=10)
-    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:], weights), [Marginal()], exchangeable=True)
-    assert pce_test(pit, n_replicates=9, blocks=torch.arange(12) // 3).replicates.shape == (9, 1)
-    uneven = Ensemble(x[:, 1:], weights * (1 + 1e-3 * torch.arange(12).double()[:, None] * torch.eye(5)[0]))
-    pit = projected_pit(x[:, 0], uneven, [Marginal()], exchangeable=True)
-    for blocks in (torch.arange(12) // 3, torch.arange(12) % 2):
-        with pytest.raises(ValueError, match="one weight per block"):
-            pce_test(pit, n_replicates=9, blocks=blocks)
-    assert pce_test(pit, n_replicates=9, blocks=torch.arange(12)).replicates.shape == (9, 1)
+    assert test.expected_pce.tolist() == [pce_null(30, n_members=5).mean] * 3
 
 
 def test_classical_tests_take_pits_with_gradients_in_any_precision():
@@ -264,42 +236,34 @@ def test_classical_tests_take_pits_with_gradients_in_any_precision():
 # -- power against a tilt
 
 
-def tilted(midpoints, chance, weights, labels):
-    """By how many standard deviations the tilt moves the mean, block by block: midpoints and chances (N, P)."""
-    moved = noise = 0.0
-    for block in np.unique(labels):
-        mine = labels == block
-        p = chance[mine][-1]
-        effective = 1 / (p**2).sum()
-        total = (weights[mine][:, None] * (midpoints[mine] - 0.5)).sum(0)
-        variance = (p * total**2).sum()
-        moved += effective / (effective - 1) * variance / mine.sum()
-        noise += variance
-    return moved / noise**0.5
-
-
 @pytest.mark.parametrize("weighted_members", [False, True])
 @pytest.mark.parametrize("weighted_cases", [False, True])
 @pytest.mark.parametrize("blocks", [None, torch.arange(12) // 3, torch.tensor([0, 5, 5, 2, 2, 2, 0, 7, 7, 7, 7, 1])])
 def test_the_stated_power_is_that_of_a_normal_test_of_tilted_ranks(weighted_members, weighted_cases, blocks):
+    """Blocks do not change by how much the tilt moves the mean PIT, only how much it varies: as it does between them."""
     x = normal(12, 6, 2, seed=12).round()
-    members = uniform(1 if blocks is not None else 12, 5, seed=13).expand(12, 5) if weighted_members else None
+    members = uniform(12, 5, seed=13) if weighted_members else None
     cases = uniform(12, seed=14) if weighted_cases else None
     pit = projected_pit(x[:, 0], Ensemble(x[:, 1:], members), [Marginal()], exchangeable=True)
     middles = (0.5 * (pit.points.lower + pit.points.upper)).numpy()
     chance = np.full((12, 6), 1 / 6) if pit.pick is None else pit.pick.numpy()
-    weights = np.ones(12) if cases is None else (cases / cases.mean()).numpy()
-    found = projection_power(pit, blocks, cases)
+    weights = np.full(12, 1 / 12) if cases is None else (cases / cases.sum()).numpy()
+    found = pce_test(pit, n_replicates=19, case_weights=cases, blocks=blocks).projection_power
+    levels = centred_levels()[:, None, None]
+    below = (levels - pit.lower) / torch.where(pit.upper > pit.lower, pit.upper - pit.lower, 1e-300)
+    moved_pits = (below.clamp(0, 1) - levels).mean(0).numpy()
     for k in range(2):
+        effective = 1 / (chance**2).sum(-1)
+        variance = (chance * (middles[..., k] - 0.5) ** 2).sum(-1)
+        moved = (effective / (effective - 1) * variance).mean()
         if blocks is None:
-            effective = 1 / (chance**2).sum(-1)
-            variance = (chance * (middles[..., k] - 0.5) ** 2).sum(-1)
-            moved = (weights * effective / (effective - 1) * variance).sum()
-            distance = moved / (weights**2 * variance).sum() ** 0.5
+            noise = variance.mean() * (weights**2).sum()
         else:
-            distance = tilted(middles[..., k], chance, weights, blocks.numpy())
+            sums = np.array([(weights * moved_pits[:, k])[blocks.numpy() == b].sum() for b in blocks.unique().numpy()])
+            noise = ((sums - sums.mean()) ** 2).sum()
+        distance = moved / noise**0.5
         expected = stats.norm.cdf(distance - stats.norm.ppf(0.975)) + stats.norm.cdf(-distance - stats.norm.ppf(0.975))
-        assert float(found[k]) == pytest.approx(expected, rel=1e-9)
+        assert float(found[k]) == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_case_in_which_one_member_has_all_the_weight_leaves_the_power_a_number():
@@ -307,7 +271,7 @@ def test_a_case_in_which_one_member_has_all_the_weight_leaves_the_power_a_number
     weights = torch.rand(8, 3, generator=torch.Generator().manual_seed(27)).double()
     weights[2] = torch.tensor([0.0, 0.0, 1.0])
     pit = projected_pit(x[:, 0], Ensemble(x[:, 1:], weights), [Marginal()], exchangeable=True)
-    assert 0.05 <= float(projection_power(pit)) <= 1.0
+    assert 0.05 <= float(projection_power(pit, 8.0)) <= 1.0
 
 
 # -- nulls, bands, corrected errors

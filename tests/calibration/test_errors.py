@@ -187,7 +187,6 @@ def test_one_heavy_tail_is_named():
         (lambda: corrected_pce(torch.rand(5, 1), power=3), "powers 1 and 2, not 3"),
         (lambda: pce_interval(torch.rand(5)), r"shape \(N, K\)"),
         (lambda: pce_interval(torch.rand(5, 1), coverage=95), "coverage=95"),
-        (lambda: pce_test(torch.rand(5, 2)), "2 projections .* exchangeable=True"),
     ],
 )
 def test_what_is_not_a_pit_is_refused(call, message):

@@ -1,4 +1,4 @@
-"""Tests by exchange: weights, blocks, ties, corrected p-values."""
+"""Exchangeable points and the tests that pick among them: ties and weights of members and cases."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ from prerank import (
     pce_test,
     projected_pit,
 )
-from prerank.calibration import EmpiricalRank, RandomisedRank, centred_levels, exchange_replicates
+from prerank.calibration import EmpiricalRank, RandomisedRank, holm
 
 LEVEL = 1e-4  # of each statistical check
 
@@ -82,7 +82,7 @@ def test_unrandomised_ranks_that_tie_are_tested_by_exchange():
     pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), coarse, EmpiricalRank(), exchangeable=True)
     test = pce_test(pit.in_sets(300), n_replicates=99)
     assert_level(test.p_value[:, 0])
-    with pytest.raises(ValueError, match=r"no known law where they tie"):
+    with pytest.raises(ValueError, match="ranks that tie or carry weights have no known law"):
         pce_test(projected_pit(x[:50, 0], Ensemble(x[:50, 1:]), coarse, EmpiricalRank()))
 
 
@@ -136,7 +136,7 @@ def test_tests_of_weighted_members_hold_their_size():
     test = pce_test(exact.in_sets(300), n_replicates=99)
     for g in range(2):
         assert_level(test.p_value[:, g])
-    assert_level(test.corrected_p_value.amin(-1))
+    assert_level(test.adjusted_p_value.amin(-1))
 
 
 def test_without_the_observations_weight_tests_of_many_effective_members_nearly_hold_their_size():
@@ -182,33 +182,39 @@ def test_weights_of_reference_draws_count_like_repetitions():
         torch.testing.assert_close(found.values, expected.values)
 
 
-# -- several projections at once
+# -- adjusted p-values
 
 
-def test_one_and_the_same_projection_twice_is_one_test():
-    """Perfect dependence: a mean over two equal projections has the null of one, and correction costs nothing."""
-    x = torch.randn(400 * 50, 8, 1, generator=generator(11))
+def test_one_and_the_same_prerank_twice_is_adjusted_as_two():
+    """Holm's method knows nothing of the dependence between rows, so it costs the factor where they are one."""
+    x = torch.randn(40, 8, 1, generator=generator(11))
     twice = [Custom(lambda y: y[..., 0], name="a"), Custom(lambda y: 2 * y[..., 0], name="b")]
-    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), twice, exchangeable=True)
-    test = pce_test(pit.in_sets(400), n_replicates=99)
-    assert_level(test.corrected_p_value.amin(-1))
+    test = pce_test(projected_pit(x[:, 0], Ensemble(x[:, 1:]), twice))
+    assert test.p_value[0] == test.p_value[1]
+    assert torch.equal(test.adjusted_p_value, (2 * test.p_value).clamp_max(1.0))
 
 
-def test_few_replicates_can_still_reject_over_many_groups():
-    """Eight groups and 99 replicates: ties of the smallest p-values must not hide a clear error."""
+def test_few_replicates_can_still_reject_over_many_rows():
+    """Seven rows and 99 replicates: where p-values are small there are as many more as Holm's factor asks for."""
     x = torch.randn(300, 11, 5, generator=generator(12))
     pit = projected_pit(x[:, 0], Ensemble(0.3 * x[:, 1:]), paper_preranks(5), exchangeable=True)
     test = pce_test(pit, n_replicates=99)
-    assert test.corrected_p_value.min() <= 0.02
-    assert (test.corrected_p_value >= test.p_value).all()
+    assert set(test.nulls) == {"signs", "exact", "points"}
+    assert test.adjusted_p_value[test.groups.index("marginal")] <= 0.05
+    assert torch.equal(test.adjusted_p_value, holm(test.p_value))
+    assert (test.adjusted_p_value >= test.p_value).all()
 
 
 def test_replicates_have_the_error_of_a_calibrated_forecast():
-    x = torch.randn(200, 31, 3, generator=generator(13))
-    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal(), exchangeable=True)
-    found = exchange_replicates(pit, centred_levels(), n_replicates=500).pce
-    assert found.shape == (500, 3)
-    assert found.mean().item() == pytest.approx(pce_null(200, n_members=30).mean, rel=0.1)
+    """Their mean is that of 500 draws of the null; its law varies by half its mean."""
+    x = torch.randn(200, 31, 3, generator=generator(13)).double()
+    x[0, :15] = x[0, 16:]  # some ties, so that points are picked
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Location(), exchangeable=True)
+    test = pce_test(pit, n_replicates=500)
+    assert test.nulls == ("points",)
+    null = pce_null(200, n_members=30)
+    error = null.sample.std() / 500**0.5
+    assert float(test.replicates.mean()) == pytest.approx(null.mean, abs=4 * error + 0.01 * null.mean)
 
 
 def test_case_weights_enter_the_test():
@@ -230,7 +236,7 @@ def test_blocks_keep_the_size_where_members_run_through_dependent_cases_and_no_b
     day = torch.randn(repetitions * n_blocks, length, 10, 2, generator=generator(17))
     x = (2 * season + day).reshape(repetitions * n_blocks * length, 10, 2)
     preranks = [Marginal(), Location()]
-    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), preranks, exchangeable=True).in_sets(repetitions)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), preranks).in_sets(repetitions)
     blocks = torch.arange(n_blocks).repeat_interleave(length)
     blocked = pce_test(pit, n_replicates=99, blocks=blocks)
     for g in range(2):
@@ -241,11 +247,6 @@ def test_blocks_keep_the_size_where_members_run_through_dependent_cases_and_no_b
 
 def test_blocks_that_do_not_fit_are_refused():
     x = torch.randn(30, 9, 2, generator=generator(18))
-    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal(), exchangeable=True)
+    pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal())
     with pytest.raises(ValueError, match=r"blocks have shape \(7,\); one label per case is \(30,\)"):
         pce_test(pit, blocks=torch.zeros(7, dtype=torch.long))
-    weighted = projected_pit(x[:, 0], Ensemble(x[:, 1:], torch.rand(30, 8)), Marginal(), exchangeable=True)
-    with pytest.raises(ValueError, match="blocks= exchanges whole members"):
-        pce_test(weighted, blocks=torch.zeros(30, dtype=torch.long))
-    with pytest.raises(ValueError, match="exchangeable=True"):
-        pce_test(projected_pit(x[:, 0], Ensemble(x[:, 1:]), Location()), blocks=torch.zeros(30, dtype=torch.long))

@@ -14,7 +14,6 @@ from prerank import (
     Ensemble,
     GaussianMixture,
     Location,
-    Marginal,
     Scale,
     paper_preranks,
     projected_pit,
@@ -233,12 +232,6 @@ def test_a_constant_vector_counts_as_perfectly_dependent():
     t = Dependency().given(Ensemble(points))(points)[0, :, 0]
     assert t[0] == 0
     assert t[1] < 0
-
-
-def test_closed_forms_can_be_asked_for_with_their_exchangeable_points():
-    pit = projected_pit(torch.zeros(4, 3), mixture(), Marginal(), ClosedForm(), n_draws=7, exchangeable=True)
-    assert pit.points.lower.shape == (4, 8, 3)
-    assert torch.equal(pit.points.lower[:, 0], pit.values)
 
 
 def test_copula_in_many_dimensions_says_that_ties_decide():

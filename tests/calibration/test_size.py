@@ -41,7 +41,7 @@ def test_the_benchmark_computes_what_check_computes(size):
                 own = type(forecast)(forecast.members[r])
             table = check(y[r], own).table
             np.testing.assert_allclose(table["p-value"], test.p_value[r], rtol=0, atol=1e-12)
-            np.testing.assert_allclose(table["adjusted p-value"], test.corrected_p_value[r], rtol=0, atol=1e-12)
+            np.testing.assert_allclose(table["adjusted p-value"], test.adjusted_p_value[r], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

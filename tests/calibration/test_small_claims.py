@@ -202,26 +202,32 @@ def test_errors_of_p_values_are_those_of_their_replicates():
 def test_the_power_of_known_ranks_needs_no_points():
     x = normal(40, 6, 1, seed=10)
     forecast = Ensemble(x[:, 1:])
-    alone = projection_power(projected_pit(x[:, 0], forecast, Marginal()))
-    points = projection_power(projected_pit(x[:, 0], forecast, Marginal(), exchangeable=True))
+    alone = projection_power(projected_pit(x[:, 0], forecast, Marginal()), 40.0)
+    points = projection_power(projected_pit(x[:, 0], forecast, Marginal(), exchangeable=True), 40.0)
     torch.testing.assert_close(alone, points, rtol=1e-9, atol=0)
     many = x.repeat(60, 1, 1)  # more cases than are looked at
     pit = projected_pit(many[:, 0], Ensemble(many[:, 1:]), Marginal(), exchangeable=True)
-    few = projected_pit(x[:, 0], forecast, Marginal())
-    distance = stats.norm.ppf(float(projection_power(few)[0])) + 1.96
-    assert float(projection_power(pit)[0]) == pytest.approx(1.0, abs=1e-6)
-    assert distance < 60
+    assert float(projection_power(pit, 40.0)[0]) == pytest.approx(float(alone[0]), rel=1e-9)
+    assert float(projection_power(pit, 2400.0)[0]) == pytest.approx(1.0, abs=1e-6)
     weighted = Ensemble(x[:, 1:], torch.ones(40, 5).double())
-    assert projection_power(projected_pit(x[:, 0], weighted, Marginal())).isnan().all()
+    assert projection_power(projected_pit(x[:, 0], weighted, Marginal()), 40.0).isnan().all()
     assert NEARLY_BLIND == 0.2
 
 
 def test_case_weights_of_one_change_no_power_and_zero_weights_leave_cases_out():
     x = normal(30, 6, 1, seed=11)
     pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal(), exchangeable=True)
-    ones, half = torch.ones(30), (torch.arange(30) < 10).double()
-    torch.testing.assert_close(projection_power(pit, None, ones), projection_power(pit))
-    torch.testing.assert_close(projection_power(pit, None, half), projection_power(pit.select(slice(0, 10))))
+    power = {
+        name: pce_test(chosen, n_replicates=9, case_weights=weights).projection_power
+        for name, chosen, weights in (
+            ("none", pit, None),
+            ("ones", pit, torch.ones(30)),
+            ("ten", pit, (torch.arange(30) < 10).double()),
+            ("alone", pit.select(slice(0, 10)), None),
+        )
+    }
+    torch.testing.assert_close(power["ones"], power["none"])
+    torch.testing.assert_close(power["ten"], power["alone"])
 
 
 def test_scores_of_a_shape_are_standard_normal_under_calibration():
@@ -293,7 +299,8 @@ def test_a_mixture_has_numbers_where_they_are_known_and_intervals_elsewhere():
     pit = projected_pit(torch.zeros(6, 3), law, [Location(), Scale()], n_draws=9, exchangeable=True)
     assert torch.equal(pit.lower[:, 0], pit.upper[:, 0])
     torch.testing.assert_close(pit.upper[:, 1] - pit.lower[:, 1], torch.full((6,), 0.1).double())
-    assert pit.points.lower.shape == (6, 10, 2)
+    assert pit.parts[0].points is None  # a closed form needs no others
+    assert pit.parts[1].points.lower.shape == (6, 10, 1)
     assert [part.n_members for part in pit.parts] == [None, 9]
 
 

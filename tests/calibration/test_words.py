@@ -17,12 +17,12 @@ ANY = torch.full((5,), 0.5)
         # bias, dispersion, lower tail, upper tail
         (Shape(2.6, 0.0, 0.0, 0.0), "biased low"),
         (Shape(-2.6, 0.0, 0.0, 0.0), "biased high"),
-        (Shape(2.5, 0.0, 0.0, 0.0), "not flat, no simple shape"),  # a score must exceed 2.5
-        (Shape(-2.5, 0.0, 0.0, 0.0), "not flat, no simple shape"),
+        (Shape(2.5, 0.0, 0.0, 0.0), "no clear shape"),  # a score must exceed 2.5
+        (Shape(-2.5, 0.0, 0.0, 0.0), "no clear shape"),
         (Shape(0.0, -2.6, 0.0, 0.0), "over-dispersed"),
-        (Shape(0.0, -2.5, 0.0, 0.0), "not flat, no simple shape"),
+        (Shape(0.0, -2.5, 0.0, 0.0), "no clear shape"),
         (Shape(0.0, 2.6, 2.0, 2.0), "under-dispersed"),
-        (Shape(0.0, 2.5, 2.0, 2.0), "not flat, no simple shape"),
+        (Shape(0.0, 2.5, 2.0, 2.0), "no clear shape"),
         # a spread below three tenths of the bias is its consequence
         (Shape(9.0, -2.69, 0.0, 0.0), "biased low"),
         (Shape(9.0, -2.71, 0.0, 0.0), "biased low, over-dispersed"),
@@ -52,8 +52,8 @@ ANY = torch.full((5,), 0.5)
         (Shape(0.0, 0.0, 0.0, 2.6), "heavy upper tail"),
         (Shape(0.0, 0.0, 2.6, 2.7), "heavy upper tail"),
         (Shape(0.0, 0.0, 2.7, 2.6), "heavy lower tail"),
-        (Shape(0.0, 0.0, 2.5, 0.0), "not flat, no simple shape"),
-        (Shape(0.0, 0.0, -9.0, -9.0), "not flat, no simple shape"),
+        (Shape(0.0, 0.0, 2.5, 0.0), "no clear shape"),
+        (Shape(0.0, 0.0, -9.0, -9.0), "no clear shape"),
     ],
     ids=str,
 )

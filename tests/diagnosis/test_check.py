@@ -216,6 +216,43 @@ class TestAnswers:
         assert (result.table["power"].drop("copula") > 0.6).all()
         assert not result.table["reading"].drop("copula").str.contains("blind").any()
 
+    def test_a_row_that_only_the_adjustment_saves_is_not_called_flat(self):
+        """Raw p-value at most .05 and adjusted above: no clear shape."""
+        pits = np.column_stack([np.linspace(0.001, 0.999, 100) ** power for power in (1.35, 1, 1, 1, 1, 1, 1)])
+        result = check_pits(pits)
+        first = result.table.iloc[0]
+        assert first["p-value"] <= 0.05 < first["adjusted p-value"]
+        assert result.rejected is False
+        assert first["reading"] == "no clear shape"
+        assert (result.table["reading"].iloc[1:] == "flat").all()
+
+    def test_a_row_that_is_rejected_is_not_called_nearly_blind(self):
+        x = np.random.default_rng(0).normal(size=(100, 11, 12))
+        result = quick(x[:, 0] + 0.8, x[:, 1:])  # the copula ties in most cases, and yet it sees this
+        assert result.table.loc["copula", "power"] < 0.2
+        assert result.table.loc["copula", "adjusted p-value"] <= 0.05
+        assert "blind" not in result.table.loc["copula", "reading"]
+
+    def test_the_corrected_error_of_a_row_is_the_mean_over_its_projections(self):
+        y, members = truth()
+        result = quick(y, 0.5 * members)
+        own = result.projections.groupby(level="pre-rank", sort=False)["corrected PCE"].mean()
+        pd.testing.assert_series_equal(own, result.table["corrected PCE"], check_names=False)
+        one = result.projections.loc[("marginal", result.pit.names[1])]
+        excess = one["PCE"] ** 2 - one["expected PCE"] ** 2
+        assert one["corrected PCE"] == pytest.approx(np.sign(excess) * abs(excess) ** 0.5)
+
+    def test_right_margins_are_not_rejected_where_the_dependence_is_wrong(self):
+        """Ten targets correlated by .95 and forecast as independent: location sees it, marginal does not."""
+        rng, marginal, others = np.random.default_rng(4), [], []
+        for _ in range(40):
+            y = 0.95**0.5 * rng.normal(size=(100, 1)) + 0.05**0.5 * rng.normal(size=(100, 10))
+            table = quick(y, rng.normal(size=(100, 12, 10)), preranks=[Marginal(), Location()]).table
+            marginal.append(table.loc["marginal", "p-value"])
+            others.append(table.loc["location", "adjusted p-value"])
+        assert (np.array(marginal) <= 0.05).sum() <= stats.binom.isf(1e-4, 40, 0.05)
+        assert (np.array(others) <= 0.05).all()
+
     def test_a_target_on_few_values_gets_a_note(self):
         rng = np.random.default_rng(0)
         y = np.column_stack([rng.normal(size=200), rng.integers(0, 2, size=200)])
@@ -266,13 +303,30 @@ class TestAnswers:
         assert row["p-value"] > 0.001
 
 
-class TestRefusals:
-    def test_blocks_need_members_that_run_through_the_cases(self):
-        y, _ = truth()
+class TestBlocks:
+    def test_blocks_need_no_members_that_run_through_the_cases(self):
+        y, members = truth()
         law = MultivariateNormal(torch.zeros(150, 3, dtype=torch.float64), torch.eye(3, dtype=torch.float64))
-        with pytest.raises(ValueError, match="blocks"):
-            quick(y, law, blocks=np.arange(150) // 10)
+        result = quick(y, law, blocks=np.arange(150) // 5)
+        assert result.n_blocks == 30
+        assert set(result.test.nulls) == {"signs"}
+        assert any("by random signs of whole blocks" in note for note in result.notes)
+        weights = np.random.default_rng(3).random((150, 20))  # every member's own in every case
+        assert quick(y, Ensemble(members, weights), blocks=np.arange(150) // 5).n_blocks == 30
 
+    def test_fewer_than_twenty_blocks_get_a_note_and_five_no_verdict(self):
+        y, members = truth()
+        for length, approximate, verdict in ((7, False, True), (8, True, True), (30, True, False)):
+            result = quick(y + 3, members, blocks=np.arange(150) // length, n_replicates=999)
+            said = any("blocks: tests by signs of fewer than 20 blocks are approximate" in n for n in result.notes)
+            assert said is approximate
+            assert result.rejected is (True if verdict else None)
+        assert result.attainable > 0.05
+        assert result.verdict.startswith("No verdict: 150 cases in 5 blocks")
+        assert "blocks" in result.verdict.split("take more")[1]
+
+
+class TestRefusals:
     def test_two_preranks_of_one_name(self):
         y, members = truth()
         with pytest.raises(ValueError, match="dependency"):

@@ -178,7 +178,7 @@ def test_every_word_of_a_reading_has_a_meaning():
     words = {word for shape in shapes for word in words_of(read(shape, 0.001))} | {read(z, 0.9)}
     assert words == set(SHAPES)
     for said in FOR_PRERANK.values():
-        assert set(said) == set(SHAPES) - {"flat", "not flat, no simple shape"}
+        assert set(said) == set(SHAPES) - {"flat", "no clear shape"}
 
 
 def test_a_shape_looks_like_what_it_is_called():

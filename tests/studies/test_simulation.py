@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from prerank.calibration import pce, pce_null, pce_test
+from prerank.calibration import pce_test
 from prerank.studies.diagnostics import exact_diagnostics, power_diagnostics
 from prerank.studies.draws import draw_noise, scenario_pits
 from prerank.studies.power import FULL_POWER, PowerDesign, repetitions_of, run_power
@@ -28,13 +28,10 @@ def test_p_values_of_a_true_forecast_are_uniform_for_every_prerank():
     simulation = only(gaussian_vector(), "well specified").to("cpu", torch.float64)
     noise = draw_noise(simulation, torch.arange(repetitions * cases), 20, seed=3)
     diagnostics = exact_diagnostics(10)
-    pits = scenario_pits(simulation, simulation.scenarios[0], noise, diagnostics, 3, exchangeable=True)
+    pits = scenario_pits(simulation, simulation.scenarios[0], noise, diagnostics, 3)
     for name, pit in pits.items():
-        sets = repetitions_of(pit, cases, repetitions)
-        if len(pit.names) > 1:
-            p_values = pce_test(sets, n_replicates=99, seed=0).p_value[:, 0].numpy()
-        else:
-            p_values = pce_null(cases).p_value(pce(sets.values)[:, 0].numpy())
+        test = pce_test(repetitions_of(pit, cases, slice(0, repetitions)), n_replicates=99)
+        p_values = test.p_value[:, 0].numpy()
         # seven pre-ranks: each is tested at 0.1 % / 7, so that a correct build fails once in a thousand seeds
         assert stats.kstest(p_values, "uniform").pvalue > 0.001 / len(diagnostics), name
 
@@ -83,27 +80,27 @@ def test_band_holds_together_as_often_as_it_says():
     assert histogram_band(1000, 21, 25)[1] > upper
 
 
-def test_power_shares_a_null_and_agrees_with_a_test_of_every_repetition():
+def test_power_is_the_share_of_repetitions_that_the_test_rejects():
     simulation = only(gaussian_vector(), "well specified", "PCA scramble")
-    design = PowerDesign(sizes=(100,), n_cases=4000, repetitions=40, n_null=499, block=4000)
-    rates = run_power(simulation, design, seed=2).set_index(["scenario", "prerank"])["rejection_rate"]
+    design = PowerDesign(sizes=(100, 300), n_cases=4000, repetitions=30, n_null=99, block=2000)
+    power = run_power(simulation, design, seed=2)
+    rates = power.set_index(["scenario", "prerank", "n_cases"])["rejection_rate"]
+    assert set(power["repetitions"]) == {30, 12}  # at most 15 and 6 of each block
     moved = simulation.to("cpu", torch.get_default_dtype())
-    noise = draw_noise(moved, torch.arange(4000), 20, 2)
-    pca = [diagnostic for diagnostic in power_diagnostics(10) if diagnostic.name == "PCA"]
+    chosen = [diagnostic for diagnostic in power_diagnostics(10) if diagnostic.name in ("PCA", "scale")]
+    blocks = [draw_noise(moved, torch.arange(2000) + start, 20, 2) for start in (0, 2000)]
     for scenario in moved.scenarios:
-        pit = scenario_pits(moved, scenario, noise, pca, 2, exchangeable=True)["PCA"]
-        own = (pce_test(repetitions_of(pit, 100, 40), n_replicates=199).p_value <= 0.05).double().mean()
-        # the same repetitions, so only those near the critical value may differ: two standard errors of 40 at worst
-        assert abs(float(own) - rates[scenario.name, "PCA"]) <= 0.16
-    assert rates["well specified"].max() <= stats.binom.ppf(1 - 0.001 / 9, 40, 0.05) / 40
-    assert rates["PCA scramble", "dependency"] == 1.0
-
-
-def test_null_of_many_cases_is_that_of_800_rescaled():
-    for quantile in (0.5, 0.95):
-        scaled = pce_null(800).quantile(quantile) * np.sqrt(800 / 10_000)
-        exact = pce_null(10_000).quantile(quantile)
-        assert abs(scaled / exact - 1) < 0.02  # both are read off 20,000 replicates, good to about 1 %
+        for name in ("PCA", "scale"):
+            pits = [scenario_pits(moved, scenario, noise, chosen, 2)[name] for noise in blocks]
+            for size, count in ((100, 15), (300, 6)):
+                sets = [repetitions_of(pit, size, slice(0, count)) for pit in pits]
+                tests = [pce_test(both, n_replicates=99, seed=2) for both in sets]
+                rejected = torch.cat([test.p_value for test in tests]) <= 0.05
+                assert rates[scenario.name, name, size] == float(rejected.double().mean())
+    # nine diagnostics at two sizes: a true forecast is rejected more often in one of a thousand seeds
+    for size, count in ((100, 30), (300, 12)):
+        assert rates["well specified", :, size].max() <= stats.binom.ppf(1 - 0.001 / 18, count, 0.05) / count
+    assert rates["PCA scramble", "dependency", 300] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def row_of(
     picked: Picked,
     setting: Setting,
     weighted: bool,
+    n_replicates: int,
     power: float,
 ) -> RowTest:
     """The test of one pre-rank by the best null distribution there is; `by_signs` has those of all projections.
@@ -62,8 +63,8 @@ def row_of(
     found = Replicates(*(values[..., columns] for values in by_signs))
     if setting.n_blocks is None and (len(part.names) == 1 or setting.n_effective < FEWEST_SIGNS):
         if known:
-            return _exact(part, found, setting, power)
-        replicates = picked(columns, part, len(found.pce) - 1)
+            return _exact(part, found, setting, n_replicates, power)
+        replicates = picked(columns, part, n_replicates)
         if replicates is not None:
             return _by_points(replicates, found)
     if part.unrandomised and not known:
@@ -72,33 +73,32 @@ def row_of(
             "test one projection, with projected_pit(..., exchangeable=True)"
         )
     calibrated = None
-    if not signs.is_guess[..., columns].any():
+    if known or not signs.is_guess[..., columns].any():
         calibrated = _expected(part, signs.spread[..., columns], setting, power, known)
-    return _by_signs(found, calibrated, setting)
+    own = None
+    if known and setting.n_blocks is None:
+        own = _share_above(_law(part, setting, power).sample, found.pce[0])
+    return _by_signs(found, calibrated, own, setting)
 
 
-def _exact(part: PreRankPIT, found: Replicates, setting: Setting, power: float) -> RowTest:
+def _exact(part: PreRankPIT, found: Replicates, setting: Setting, n_replicates: int, power: float) -> RowTest:
     """Each projection by the law of its PCE, which depends on N and M alone; several with Bonferroni's factor."""
     levels, law = setting.levels.cpu(), _law(part, setting, power)
     largest = maximum_null(setting.n_cases, levels, part.n_members, part.unrandomised)
     _, curves = null_cells(levels.numpy(), part.n_members, part.unrandomised)
     worst = (np.abs(curves - levels.numpy()) ** power).mean(1).max()
 
-    def share_above(sample: np.ndarray, values: Tensor) -> Tensor:
-        above = len(sample) - np.searchsorted(sample, values.cpu().numpy() * (1 - 1e-9))
-        return torch.as_tensor((1.0 + above) / (len(sample) + 1.0)).to(values)
-
     errors, maxima = found.pce[0], found.maximum[0]
-    n_replicates, (n_sets, count) = len(found.pce) - 1, errors.shape
+    n_sets, count = errors.shape
     places = ((np.arange(n_replicates) + 0.5) / n_replicates * len(law.sample)).astype(int)
     replicates = torch.as_tensor(law.sample[places]).to(errors)[:, None].expand(-1, n_sets)
     band = float(np.quantile(largest, 1 - 0.05 / count, method="higher")) * (1 + 1e-9)
-    p_values = share_above(law.sample, errors)
+    p_values = _share_above(law.sample, errors)
     return _one_by_one(
         p_values,
-        share_above(largest, maxima),
+        _share_above(largest, maxima),
         REPLICATES,
-        strength=_with_own(found, (n_replicates + 1) * p_values),
+        strength=_with_own(found, len(found.pce) * p_values).amin(-1),
         band_width=errors.new_full((n_sets,), band),
         errors=errors,
         expected=torch.full_like(errors, law.mean),
@@ -116,7 +116,7 @@ def _by_points(found: Replicates, by_signs: Replicates) -> RowTest:
         p_values[0],
         exceedance(found.maximum)[0],
         n_replicates,
-        strength=_with_own(by_signs, _resolved(found.pce)[0]),
+        strength=_with_own(by_signs, _resolved(found.pce)[0]).amin(-1),
         band_width=_quantile(found.maximum[1:], 0.05 / count).amax(-1),
         errors=found.pce[0],
         expected=found.pce[1:].mean(0),
@@ -139,16 +139,23 @@ def _one_by_one(p_values: Tensor, of_maxima: Tensor, n_replicates: int, **others
     )
 
 
+def _share_above(sample: np.ndarray, values: Tensor) -> Tensor:
+    """p-values by a sorted sample of the null distribution."""
+    above = len(sample) - np.searchsorted(sample, values.cpu().numpy() * (1 - 1e-9))
+    return torch.as_tensor((1.0 + above) / (len(sample) + 1.0)).to(values)
+
+
 def _with_own(by_signs: Replicates, own: Tensor) -> Tensor:
-    """Strengths (B + 1, S) of sets of signs, with those of the data (S, k) by another null distribution in row 0."""
-    return torch.cat([own[None], _resolved(by_signs.pce)[1:]]).amin(-1)
+    """Strengths (B + 1, S, k) of sets of signs, with those of the data (S, k) by another null distribution in row 0."""
+    return torch.cat([own[None], _resolved(by_signs.pce)[1:]])
 
 
-def _by_signs(found: Replicates, calibrated: Tensor | None, setting: Setting) -> RowTest:
+def _by_signs(found: Replicates, calibrated: Tensor | None, own: Tensor | None, setting: Setting) -> RowTest:
     """Mean and maximum of the projections' PCEs over the expected ones (S, k), against random signs of cases or blocks.
 
     The mean sees an error in all projections, the maximum one in a single one. The smaller of their p-values is compared
-    with that of every replicate, so that taking it costs what it should.
+    with that of every replicate, so that taking it costs what it should. `own` (S, k) are the exact p-values of single
+    projections, where they are known: ranks at both ends make signs cautious about the one they belong to.
     """
     n_replicates = len(found.pce) - 1
     of_signs = found.pce[1:].mean(0)
@@ -159,7 +166,8 @@ def _by_signs(found: Replicates, calibrated: Tensor | None, setting: Setting) ->
         statistic = -torch.minimum(_resolved(statistic), _resolved(largest))
     p_values = exceedance(statistic)
     p_value = p_values[0]
-    above = largest[1:, :, None] >= relative[:1] * (1 - 1e-9)  # B x S x k
+    strengths = _resolved(found.pce) if own is None else _with_own(found, len(found.pce) * own)
+    single = exceedance(found.pce)[0] if own is None else own
     return RowTest(
         p_value=p_value,
         error_of_p=(p_value * (1 - p_value) / n_replicates).sqrt(),
@@ -168,8 +176,8 @@ def _by_signs(found: Replicates, calibrated: Tensor | None, setting: Setting) ->
         errors=found.pce[0],
         # dependent cases vary more, or less, than independent ones
         expected=of_signs if calibrated is None or setting.n_blocks is not None else calibrated.expand_as(of_signs),
-        projection_p_value=(1.0 + above.double().sum(0)) / (n_replicates + 1),
-        attainable=p_values.amin(0),
+        projection_p_value=step_down(strengths, single),
+        attainable=p_values.amin(0).clamp_min(2.0 ** (1 - setting.n_units)),  # every set of signs, and its opposite
         replicates=found.pce[1:].mean(-1),
         strength=_resolved(statistic),
         null="signs",

@@ -131,11 +131,14 @@ def assembled(
     """The test, from sums by signs and a function that picks points."""
     ends = list(accumulate(len(part.names) for part in pit.parts))
     weighted = setting.weighted or pit.pick is not None
+    # a single projection is not adjusted for others, and needs no signs of its own
+    single = len(pit.names) == 1 and setting.n_blocks is None
+    single = single and (pit.parts[0].points is not None or bool(pit.parts[0].law_is_known.all()))
 
     def rows(count: int) -> list[RowTest]:
-        by_signs = signs.statistics(count, power)
+        by_signs = signs.statistics(0 if single else count, power)
         return [
-            row_of(part, slice(end - len(part.names), end), signs, by_signs, picked, setting, weighted, power)
+            row_of(part, slice(end - len(part.names), end), signs, by_signs, picked, setting, weighted, count, power)
             for part, end in zip(pit.parts, ends, strict=True)
         ]
 
@@ -171,7 +174,9 @@ def _together(rows: list[RowTest], setting: Setting) -> dict[str, Tensor]:
 
     p_value, strengths = stacked(row.p_value for row in rows), stacked(row.strength for row in rows)
     attainable = stacked(row.attainable for row in rows).amin(-1)
-    if setting.n_blocks is None and setting.n_effective < FEWEST_SIGNS:  # too few patterns of signs
+    if len(rows) == 1:
+        adjusted = p_value
+    elif setting.n_blocks is None and setting.n_effective < FEWEST_SIGNS:  # too few patterns of signs
         adjusted, attainable = holm(p_value), (len(rows) * attainable).clamp_max(1.0)
     else:
         adjusted, attainable = step_down(strengths, p_value), attainable.clamp_min(1.0 / len(strengths))

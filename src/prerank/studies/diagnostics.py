@@ -13,7 +13,6 @@ from prerank.calibration import (
     PCA,
     EmpiricalRank,
     LinearProjection,
-    Marginal,
     PreRank,
     ProjectedPIT,
     RandomisedRank,
@@ -52,7 +51,6 @@ class Diagnostic:
         y: Tensor,
         seed: int = 0,
         case_ids: Tensor | None = None,
-        exchangeable: bool = False,
     ) -> ProjectedPIT:
         """PITs of y (N, D) among members (N, M, D); `forecast` is the distribution that the members were drawn from."""
         reference = {Source.POOLED: None, Source.KNOWN: forecast, Source.OWN_MEMBERS: members}[self.source]
@@ -63,7 +61,6 @@ class Diagnostic:
             self.how,
             seed=seed,
             case_ids=case_ids,
-            exchangeable=exchangeable,
         )
 
 
@@ -113,11 +110,6 @@ def power_diagnostics(n_targets: int) -> tuple[Diagnostic, ...]:
         Diagnostic(PCA(name="PCA, known law"), Source.KNOWN),
         Diagnostic(RandomDirections()),
     )
-
-
-def has_several_projections(diagnostic: Diagnostic) -> bool:
-    """Whether its test needs the members' PITs too; the null distribution of a single projection is known."""
-    return isinstance(diagnostic.prerank, Marginal | PCA | RandomDirections)
 
 
 def join_cases(parts: list[ProjectedPIT]) -> ProjectedPIT:

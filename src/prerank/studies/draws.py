@@ -8,7 +8,7 @@ from torch import Tensor
 
 from prerank.calibration import ProjectedPIT
 from prerank.randomness import case_keys, normal
-from prerank.studies.diagnostics import Diagnostic, has_several_projections, join_cases
+from prerank.studies.diagnostics import Diagnostic, join_cases
 from prerank.studies.scenarios import Scenario, Simulation
 
 CASES_AT_A_TIME = 1000  # small enough that temporaries stay in a core's cache, which is twice as fast
@@ -37,9 +37,8 @@ def scenario_pits(
     noise: Noise,
     diagnostics: Sequence[Diagnostic],
     seed: int,
-    exchangeable: bool = False,
 ) -> dict[str, ProjectedPIT]:
-    """PITs of every diagnostic, by name; `exchangeable` ranks the members too where there are several projections."""
+    """PITs of every diagnostic, by name."""
     forecast = scenario.forecast()
     true_factor = torch.linalg.cholesky(simulation.covariance)
     factor = torch.linalg.cholesky(scenario.covariance)
@@ -50,7 +49,5 @@ def scenario_pits(
         y = noise.observation[cases] @ true_factor.mT
         members = scenario.mean + noise.members[cases] @ factor.mT
         for diagnostic in diagnostics:
-            also_members = exchangeable and has_several_projections(diagnostic)
-            pit = diagnostic.pit(members, forecast, y, seed, noise.case_ids[cases], also_members)
-            parts[diagnostic.name].append(pit)
+            parts[diagnostic.name].append(diagnostic.pit(members, forecast, y, seed, noise.case_ids[cases]))
     return {name: join_cases(part) for name, part in parts.items()}

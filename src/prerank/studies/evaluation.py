@@ -2,20 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import PreRank, ProjectedPIT, paper_preranks, pce, pce_null, pce_test
+from prerank.calibration import PreRank, ProjectedPIT, paper_preranks, pce, pce_null
 from prerank.forecast import GaussianMixture, as_observations
-from prerank.randomness import key
 from prerank.scores import TwoSets, energy_score
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.published import BATCH, batch_sizes, published_null_level, published_pce
 from prerank.training import Column, column_of, exact_errors, exact_scores, points_per_case, some_models_at_a_time
 
-FINER = 10  # times the replicates for a test that ends at the smallest p-values of a simulation
+TESTS = 100  # cells of a table, which p-values are adjusted for: small ones need so many times the replicates
 
 
 def evaluate_both(
@@ -69,31 +67,14 @@ def exact_tests(
     n_replicates: int = 999,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """The exact PCEs of `evaluate_both` alone, with tests and intervals; the smallest p-values are resolved further."""
+    """The exact PCEs of `evaluate_both` alone, with tests and intervals; small p-values are resolved further."""
     y = as_observations(y)
 
     def columns(observed: Tensor, laws: GaussianMixture) -> Iterator[Column]:
-        for pit, found in exact_errors(observed, laws, preranks, n_draws, n_replicates, seed):
-            p_values = _finer(pit, np.asarray(found["p_value"]), n_replicates, seed)
-            yield {"protocol": EXACT, **found, "p_value": p_values}
+        for _, found in exact_errors(observed, laws, preranks, n_draws, n_replicates, seed, TESTS):
+            yield {"protocol": EXACT, **found}
 
     return some_models_at_a_time(y, forecast, columns, points_per_case(preranks, n_draws, n_replicates))
-
-
-def _finer(pit: ProjectedPIT, p_values: np.ndarray, n_replicates: int, seed: int) -> np.ndarray:
-    """The p-values (E,), those that are among the two smallest of a simulation from ten times as many replicates.
-
-    Holm's adjustment over a hundred cells asks for smaller ones than a thousand replicates give. The first test only says
-    which are repeated, and where one is, the second alone counts: p-values stay valid.
-    """
-    part = pit.parts[0]
-    if len(part.names) == 1 and part.law_is_known.all():
-        return p_values
-    finer = p_values.copy()
-    for model in np.flatnonzero(p_values <= 2 / (n_replicates + 1)).tolist():
-        test = pce_test(pit.model(model), n_replicates=FINER * (n_replicates + 1) - 1, seed=key(seed, "finer test"))
-        finer[model] = float(test.p_value[0])
-    return finer
 
 
 def _per_batch(pit: ProjectedPIT, prerank: PreRank) -> Column:

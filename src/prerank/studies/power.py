@@ -1,9 +1,6 @@
 r"""How many cases a pre-rank needs to see a mistake: the rejection rate of the 5 % test against N.
 
-The cases of a scenario are cut into repetitions of N; each repetition is one test. The null distribution of a single
-projection is known. For several projections it comes from exchanging the observation with a member, as in `pce_test`;
-since all cases of a scenario share one forecast, all its repetitions share one null sample, made from a few data sets
-of the first cases. That costs a hundredth of a null sample for every repetition and gives the same test.
+The cases of a scenario are cut into repetitions of N, and `pce_test` is applied to each of them.
 """
 
 import math
@@ -11,28 +8,26 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import ProjectedPIT, centred_levels, exchange_replicates, pce, pce_null
+from prerank.calibration import ProjectedPIT, centred_levels, pce_test
+from prerank.chunks import chunks
 from prerank.parallel import in_threads
-from prerank.studies.diagnostics import Diagnostic, has_several_projections, power_diagnostics
+from prerank.studies.diagnostics import Diagnostic, power_diagnostics
 from prerank.studies.draws import Noise, draw_noise, scenario_pits
 from prerank.studies.scenarios import Scenario, Simulation
 from prerank.studies.simulation import require_sizes
 
 LEVEL = 0.05
-_ASYMPTOTIC = 800  # from here on the null distribution of sqrt(N) PCE no longer depends on N (see `_null_of_size`)
-_NULL_SETS = 4  # data sets of the largest size that the null sample is made from
 
 
 class PowerDesign(NamedTuple):
     """How large a power study is.
 
     `sizes` are the numbers of cases N, `n_cases` all cases of a scenario (so a size gets n_cases / N repetitions, at
-    most `repetitions`), `n_null` the null sample of several projections, `block` the cases computed together.
+    most `repetitions`), `n_null` the replicates of a test of several projections, `block` the cases computed together.
     """
 
     sizes: tuple[int, ...] = (25, 50, 100, 200, 400, 800, 2500, 10_000)
@@ -47,10 +42,10 @@ QUICK_POWER = PowerDesign(sizes=(50, 100, 200, 400), n_cases=4_000, repetitions=
 
 
 class _Block(NamedTuple):
-    """What one block of cases of one scenario gives: statistics per pre-rank and size, and null ones where needed."""
+    """What one block of cases of one scenario gives: statistics and p-values (R,) per pre-rank and size."""
 
     statistics: dict[tuple[str, int], Tensor]
-    null: dict[tuple[str, int], Tensor]
+    p_values: dict[tuple[str, int], Tensor]
     n_projections: dict[str, int]
 
 
@@ -77,8 +72,8 @@ def run_power(
         noise = draw_noise(simulation, block, n_members, seed)
         wanted = math.ceil(design.repetitions / len(blocks))
 
-        def work(place: int, noise: Noise = noise, first: bool = index == 0, wanted: int = wanted) -> _Block:
-            return _block(simulation, scenarios[place], diagnostics, noise, design, wanted, seed, with_null=first)
+        def work(place: int, noise: Noise = noise, wanted: int = wanted) -> _Block:
+            return _block(simulation, scenarios[place], diagnostics, noise, design, wanted, seed)
 
         def take(place: int, result: _Block, index: int = index) -> None:
             found[place].append(result)
@@ -122,53 +117,43 @@ def _block(
     design: PowerDesign,
     wanted: int,
     seed: int,
-    with_null: bool,
 ) -> _Block:
-    statistics, null, n_projections = {}, {}, {}
+    statistics, p_values = {}, {}
     pits = scenario_pits(simulation, scenario, noise, diagnostics, seed)
     for (name, pit), size in product(pits.items(), design.sizes):
-        n_projections[name] = len(pit.names)
-        sets = repetitions_of(pit, size, wanted)
-        if sets is not None:
-            statistics[name, size] = pce(sets).mean(-1).cpu()
-    if with_null:
-        several = [diagnostic for diagnostic in diagnostics if has_several_projections(diagnostic)]
-        first = Noise(*(part[: _NULL_SETS * min(max(design.sizes), _ASYMPTOTIC)] for part in noise))
-        pits = scenario_pits(simulation, scenario, first, several, seed, exchangeable=True)
-        cells = product(pits.items(), design.sizes)
-        null = {(name, size): _null_of_size(pit, size, design, seed) for (name, pit), size in cells}
-    return _Block(statistics, null, n_projections)
+        n_sets = min(pit.n_cases // size, wanted)
+        if n_sets:
+            statistics[name, size], p_values[name, size] = _tests(pit, size, n_sets, design.n_null, seed)
+    return _Block(statistics, p_values, {name: len(pit.names) for name, pit in pits.items()})
 
 
-def repetitions_of(pit: ProjectedPIT, size: int, at_most: int) -> ProjectedPIT | None:
-    """The PITs of consecutive cases as repetitions of `size` cases, (N, K) -> (R, size, K); None where there are too few."""
-    n_sets = min(pit.n_cases // size, at_most)
-    return pit.select(slice(0, n_sets * size)).in_sets(n_sets) if n_sets else None
+def _tests(pit: ProjectedPIT, size: int, n_sets: int, n_replicates: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Statistics and p-values of repetitions of `size` cases, (R,) each, a few repetitions at a time."""
+    numbers = size * len(pit.names) * len(centred_levels())  # that the test of a repetition is made of
+    tests = [
+        pce_test(repetitions_of(pit, size, some), n_replicates=n_replicates, seed=seed)
+        for some in chunks(n_sets, numbers, pit.device)
+    ]
+    return torch.cat([test.statistic[:, 0] for test in tests]).cpu(), torch.cat(
+        [test.p_value[:, 0] for test in tests]
+    ).cpu()
 
 
-def _null_of_size(pit: ProjectedPIT, size: int, design: PowerDesign, seed: int) -> Tensor:
-    """Statistics of data sets of `size` cases in which another point of each case plays the observation, sorted."""
-    # sqrt(N) PCE has a limit law that it reaches to a tenth of a percent by N = 800: larger nulls are its, rescaled
-    drawn = min(size, _ASYMPTOTIC)
-    sets = repetitions_of(pit, drawn, 4 * _NULL_SETS)
-    assert sets is not None
-    replicates = math.ceil(design.n_null / sets.lead.numel())
-    levels = centred_levels().to(pit.device)
-    sample = exchange_replicates(sets, levels, replicates, seed=seed).pce.mean(-1).flatten()[: design.n_null]
-    return sample.sort().values.cpu() * math.sqrt(drawn / size)
+def repetitions_of(pit: ProjectedPIT, size: int, numbers: slice) -> ProjectedPIT:
+    """The PITs of consecutive cases as repetitions of `size` cases, some of them, (N, K) -> (R, size, K)."""
+    some = pit.select(slice(numbers.start * size, numbers.stop * size))
+    return some.in_sets(numbers.stop - numbers.start)
 
 
 def _rate(parts: Sequence[_Block], prerank: str, size: int) -> dict[str, Any]:
     """Rejection rate over all repetitions of a size, and the mean statistic."""
     cell = (prerank, size)
-    statistic = torch.cat([part.statistics[cell] for part in parts if cell in part.statistics]).numpy()
-    null = parts[0].null.get(cell)
-    if null is None:
-        p_values = pce_null(size).p_value(statistic)
-    else:
-        above = len(null) - np.searchsorted(null.numpy(), statistic * (1 - 1e-9))
-        p_values = (1.0 + above) / (len(null) + 1.0)
-    rate = float((p_values <= LEVEL).mean())
+    found = [part for part in parts if cell in part.p_values]
+    statistic, p_values = (
+        torch.cat([values[cell] for values in several]).double()
+        for several in ([part.statistics for part in found], [part.p_values for part in found])
+    )
+    rate = float((p_values <= LEVEL).double().mean())
     return {
         "n_projections": parts[0].n_projections[prerank],
         "n_cases": size,

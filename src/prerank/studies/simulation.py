@@ -82,23 +82,15 @@ def _exact(
     simulation: Simulation, scenario: Scenario, noise: Noise, seed: int, n_replicates: int
 ) -> tuple[list[dict[str, Any]], list[pd.DataFrame]]:
     diagnostics = exact_diagnostics(simulation.n_targets)
-    pits = scenario_pits(simulation, scenario, noise, diagnostics, seed, exchangeable=True)
+    pits = scenario_pits(simulation, scenario, noise, diagnostics, seed)
     tests, counts = [], []
     for diagnostic in diagnostics:
         pit = pits[diagnostic.name]
         labels = _labels(simulation, EXACT, scenario, diagnostic)
-        tests.append(labels | _numbers(pit, *_exact_test(pit, n_replicates, seed)))
+        test = pce_test(pit, n_replicates=n_replicates, seed=seed)
+        tests.append(labels | _numbers(pit, float(test.statistic), float(test.expected_pce), float(test.p_value)))
         counts.append(_histogram(labels, pit, noise.members.shape[-2]))
     return tests, counts
-
-
-def _exact_test(pit: ProjectedPIT, n_replicates: int, seed: int) -> tuple[float, float, float]:
-    """Statistic, null level and p-value of `pce_test`; a single projection needs no replicates."""
-    if len(pit.names) > 1:
-        test = pce_test(pit, n_replicates=n_replicates, seed=seed)
-        return float(test.statistic), float(test.expected_pce), float(test.p_value)
-    null, error = pce_null(pit.n_cases), float(pce(pit))
-    return error, null.mean, float(null.p_value(error))
 
 
 def _as_published(

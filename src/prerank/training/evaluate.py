@@ -112,11 +112,20 @@ def exact_scores(y: Tensor, laws: GaussianMixture, n_draws: int, seed: int) -> I
 
 
 def exact_errors(
-    y: Tensor, laws: GaussianMixture, preranks: Sequence[PreRank], n_draws: int, n_replicates: int, seed: int
+    y: Tensor,
+    laws: GaussianMixture,
+    preranks: Sequence[PreRank],
+    n_draws: int,
+    n_replicates: int,
+    seed: int,
+    n_groups: int = 1,
 ) -> Iterator[tuple[ProjectedPIT, Column]]:
-    """The PITs of each pre-rank in turn, and their PCE with what tests and intervals say of it."""
+    """The PITs of each pre-rank in turn, and their PCE with what tests and intervals say of it.
+
+    `n_groups` is that of `pce_test`.
+    """
     pit = projected_pit(y, laws, preranks, n_draws=n_draws, seed=seed, exchangeable=n_replicates > 0)
-    test = pce_test(pit, n_replicates=n_replicates, seed=seed) if n_replicates else None
+    test = pce_test(pit, n_replicates=n_replicates, seed=seed, n_groups=n_groups) if n_replicates else None
     for g, prerank in enumerate(preranks):
         own = pit.of(prerank.name)
         errors = pce(own)

@@ -1,0 +1,612 @@
+"""The test of several projections by random signs of whole cases: its definition, its size, and what it sees."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from prerank.calibration import (
+    PCA,
+    Accumulated,
+    Chunking,
+    Copula,
+    Custom,
+    EmpiricalRank,
+    Location,
+    Marginal,
+    ProjectedPIT,
+    Setting,
+    centred_levels,
+    holm,
+    paper_preranks,
+    pce_null,
+    pce_test,
+    projected_pit,
+    reliability_curve,
+    rowtests,
+    signs,
+    tally,
+)
+from prerank.calibration.rowtests import exceedance
+from prerank.calibration.signs import calibrated_spread, sign_sums, signs_of
+from prerank.forecast import Ensemble, GaussianMixture
+from prerank.randomness import bits_of_steps, case_keys
+
+LEVEL = 1e-4  # of each statistical check
+LEVELS = centred_levels()
+
+
+def normal(*size, seed=0):
+    return torch.randn(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def uniform(*size, seed=0):
+    return torch.rand(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def ranked(x, preranks=None, **options):
+    """PITs of x[..., 0, :] among the others."""
+    return projected_pit(x[..., 0, :], Ensemble(x[..., 1:, :]), preranks or [Marginal()], **options)
+
+
+def equicorrelated(correlation, *size, seed):
+    common, own = normal(*size[:-1], 1, seed=seed), normal(*size, seed=seed + 1)
+    return correlation**0.5 * common + (1 - correlation) ** 0.5 * own
+
+
+def at_most(level, count):
+    """Rejections that a test of this size exceeds with probability 1e-4."""
+    return stats.binom.ppf(1 - LEVEL, count, level)
+
+
+def rejections(p_values, level=0.05):
+    return int((p_values <= level * (1 + 1e-9)).sum())
+
+
+def prepared(pit, blocks=None, weights=None, seed=0, levels=LEVELS):
+    """The sums of a test, ready for replicates, and its setting."""
+    shares = None if weights is None else weights / weights.sum()
+    numbers = None if blocks is None else torch.unique(blocks, return_inverse=True)[1]
+    n_blocks = None if blocks is None else int(numbers.max()) + 1
+    setting = Setting(pit.n_cases, levels, seed, n_blocks, None if shares is None else float(shares.square().sum()))
+    sums = sign_sums(pit, torch.arange(pit.n_cases), setting, numbers, shares)
+    return signs_of(pit, sums, setting, calibrated_spread(pit, setting, shares)), setting
+
+
+def contributions(pit):
+    """Mean shares of the intervals below the levels, less the levels: (N, J, K)."""
+    lower, upper = pit.lower[:, None, :], pit.upper[:, None, :]
+    levels = LEVELS[:, None]
+    width = torch.where(upper > lower, upper - lower, 1.0)
+    below = torch.where(upper > lower, ((levels - lower) / width).clamp(0, 1), (levels >= lower).double())
+    return below - levels
+
+
+def curves_by_hand(pit, n_replicates, seed=0):
+    """The data's deviation from the diagonal (row 0) and replicates, by the formula: (B + 1, J, K)."""
+    bits = bits_of_steps(case_keys(seed, pit.case_ids, "sign"), 0, n_replicates) & 1
+    chosen = torch.cat([torch.ones(1, pit.n_cases), (2 * bits - 1).T]).double()
+    return torch.einsum("bi,ijk->bjk", chosen, contributions(pit)) / pit.n_cases
+
+
+# -- the definition
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_the_curve_of_the_data_is_the_reliability_curve_less_the_level(rounded):
+    x = normal(50, 7, 3, seed=1)
+    pit = ranked(x.round() if rounded else x)
+    test, _ = prepared(pit)
+    expected = reliability_curve(pit).frequency - LEVELS[:, None]
+    torch.testing.assert_close(test.sums[0].sum(0).mT / test.total, expected, rtol=0, atol=1e-9)
+    found = test.statistics(slice(0, 3), 0, 1)
+    torch.testing.assert_close(found.pce[0, 0], expected.abs().mean(0), rtol=0, atol=1e-9)
+
+
+def test_p_values_bands_and_replicates_are_those_of_the_formulas():
+    """Written out: errors over the expected one, their mean and maximum, and the smaller p-value ranked among all."""
+    pit, n_replicates = ranked(equicorrelated(0.5, 40, 6, 4, seed=2)), 59
+    test = pce_test(pit, n_replicates=n_replicates)
+    assert test.nulls == ("signs",)
+    curves = curves_by_hand(pit, n_replicates)
+    errors = curves.abs().mean(1)
+    torch.testing.assert_close(test.replicates[:, 0], errors[1:].mean(-1), rtol=0, atol=1e-9)
+    torch.testing.assert_close(test.projection_pce, errors[0], rtol=0, atol=1e-9)
+    expected = pce_null(40, n_members=5).mean
+    assert test.expected.tolist() == [expected] * 4
+    mean, largest = errors.mean(-1) / expected, errors.amax(-1) / expected
+
+    def places(values):  # how many are at or above each, and the remainder that breaks ties between the two statistics
+        above = (values[None, :] >= values[:, None] - 1e-12).sum(1).double()
+        score = (values - values.mean()) / values.std(correction=0)
+        return above - 0.5 * (1 + score / (1 + score.abs()))
+
+    smaller = torch.minimum(places(mean), places(largest))
+    p_value = float((smaller <= smaller[0] + 1e-5).double().mean())  # one step of the tie-break is 1e-6
+    assert float(test.p_value[0]) == pytest.approx(p_value)
+    own = (largest[1:, None] >= errors[0] / expected - 1e-12).double().sum(0)
+    torch.testing.assert_close(test.projection_p_value, (1 + own) / (n_replicates + 1))
+    maxima = (curves.abs() / test.spread).amax((1, 2))
+    assert float(test.maximum_p_value[0]) == pytest.approx(float((maxima >= maxima[0] - 1e-9).double().mean()))
+    assert float(test.band_width[0]) == pytest.approx(float(maxima[1:].sort().values[int(np.ceil(0.95 * 59)) - 1]))
+
+
+def test_replicates_have_mean_zero_and_the_sum_of_squares_as_their_variance():
+    """Given the data; with B replicates the mean lies within 5 standard errors and the variance within 5 of its own."""
+    pit, n_replicates = ranked(normal(80, 4, 2, seed=3)), 4000
+    test, _ = prepared(pit)
+    keyed = signs_of_replicates(test, n_replicates)
+    curves = (keyed @ test.sums[0].flatten(1)).reshape(n_replicates, 2, -1) / test.total
+    squares = contributions(pit).square().sum(0).mT / 80**2
+    inside = slice(5, 95)
+    error = (squares / n_replicates).sqrt()
+    assert (curves.mean(0).abs() <= 5 * error)[:, inside].all()
+    variance = curves.square().mean(0)
+    # sums of 80 signs are nearly normal, with a kurtosis below 3: the variance's relative error is below sqrt(2 / B)
+    assert ((variance / squares - 1).abs() <= 5 * (2 / n_replicates) ** 0.5)[:, inside].all()
+
+
+def signs_of_replicates(test, n_replicates):
+    return torch.cat([test._signs(slice(start, start + 100)) for start in range(1, n_replicates + 1, 100)])
+
+
+def test_the_two_signs_of_a_case_are_equally_frequent_and_cases_have_signs_of_their_own():
+    test, _ = prepared(ranked(normal(60, 4, 2, seed=4)))
+    keyed = signs_of_replicates(test, 1000)
+    assert set(keyed.unique().tolist()) == {-1.0, 1.0}
+    products = keyed.T @ keyed / 1000
+    products.fill_diagonal_(0.0)
+    # 60 means and 1770 products of pairs, each normal with standard error 1000^-1/2
+    limit = float(stats.norm.isf(LEVEL / 2 / 1830)) / 1000**0.5
+    assert keyed.mean(0).abs().max() < limit
+    assert products.abs().max() < limit
+
+
+def test_unrandomised_ranks_are_measured_from_the_curve_expected_of_them():
+    x = normal(200 * 40, 5, 4, seed=5)
+    pit = ranked(x, [Marginal()], how=EmpiricalRank()).in_sets(200)
+    test = pce_test(pit, n_replicates=99)
+    assert test.nulls == ("signs",)
+    expected = pce_null(40, n_members=4, unrandomised=True).mean
+    assert (test.expected == expected).all()
+    # four projections of 200 data sets: their mean is the expected one
+    error = float(test.projection_pce.std()) / 800**0.5
+    assert float(test.projection_pce.mean()) == pytest.approx(expected, abs=4 * error)
+    assert rejections(test.p_value) <= at_most(0.05, 200)
+    assert rejections(test.p_value) >= stats.binom.ppf(LEVEL, 200, 0.05)
+
+
+def test_a_power_of_two_is_the_mean_squared_deviation():
+    pit = ranked(equicorrelated(0.5, 40, 6, 3, seed=6))
+    test = pce_test(pit, n_replicates=39, power=2)
+    errors = curves_by_hand(pit, 39).square().mean(1)
+    torch.testing.assert_close(test.projection_pce, errors[0], rtol=0, atol=1e-9)
+    torch.testing.assert_close(test.replicates[:, 0], errors[1:].mean(-1), rtol=0, atol=1e-9)
+    assert test.expected.tolist() == [pce_null(40, power=2, n_members=5).mean] * 3
+    x = normal(300 * 40, 6, 3, seed=7)
+    assert rejections(pce_test(ranked(x).in_sets(300), n_replicates=99, power=2).p_value) <= at_most(0.05, 300)
+
+
+# -- size and power
+
+
+@pytest.mark.parametrize(("truth", "forecast"), [(0.95, 0.0), (0.0, 0.95)])
+def test_right_margins_are_not_rejected_where_the_dependence_is_wrong(truth, forecast):
+    """Picking points for ten projections at once rejects a fifth of these; 5 % hold here, give or take the binomial law."""
+    repetitions, n_cases, n_targets = 150, 100, 10
+    y = equicorrelated(truth, repetitions, n_cases, n_targets, seed=8)
+    members = equicorrelated(forecast, repetitions, n_cases, 20, n_targets, seed=10)
+    p_values = pce_test(projected_pit(y, Ensemble(members), Marginal()), n_replicates=199).p_value
+    assert stats.binom.ppf(LEVEL, repetitions, 0.05) <= rejections(p_values) <= at_most(0.05, repetitions)
+
+
+def test_one_biased_target_of_ten_is_found():
+    """A quarter of a standard deviation, 200 cases, 20 members, correlations .5: four times as often as by the mean."""
+    repetitions = 60
+    x = equicorrelated(0.5, repetitions, 200, 21, 10, seed=12)
+    x[:, :, 0, 3] += 0.25
+    pit = ranked(x)
+    test = pce_test(pit, n_replicates=199)
+    together = torch.cat([test.statistic[None], test.replicates])
+    by_mean = rejections(exceedance(together)[0])
+    assert rejections(test.p_value) >= max(0.5 * repetitions, 4 * by_mean)
+    # where the row is rejected the single target is named, and of nine right ones at most 5 % of the data sets have any
+    named = test.projection_p_value <= 0.05
+    assert int(named[:, 3].sum()) >= 0.5 * repetitions
+    others = named[:, [k for k in range(10) if k != 3]].any(-1)
+    assert int(others.sum()) <= at_most(0.05, repetitions)
+
+
+def test_an_error_of_all_targets_is_found_as_often_as_by_the_mean():
+    repetitions = 100
+    x = normal(repetitions, 200, 21, 10, seed=13)
+    x[:, :, 0] += 0.15
+    test = pce_test(ranked(x), n_replicates=199)
+    by_mean = rejections(exceedance(torch.cat([test.statistic[None], test.replicates]))[0])
+    # two statistics cost something: a tenth of the power where that of one is four fifths
+    assert by_mean >= stats.binom.ppf(LEVEL, repetitions, 0.8)
+    assert rejections(test.p_value) >= 0.85 * by_mean
+
+
+def test_one_tied_wrong_target_among_nine_continuous_ones_is_found():
+    """Poisson of mean 0.285 forecast with mean 0.15: divided by what its ties leave to expect, the error stands out."""
+    repetitions, n_cases = 40, 200
+    rng = np.random.default_rng(14)
+    x = rng.normal(size=(repetitions, n_cases, 21, 10))
+    x[..., 0] = rng.poisson(0.15, size=x.shape[:-1])
+    right = torch.from_numpy(x.copy())
+    x[:, :, 0, 0] = rng.poisson(0.285, size=(repetitions, n_cases))
+    wrong = pce_test(ranked(torch.from_numpy(x), exchangeable=True), n_replicates=199)
+    assert rejections(wrong.p_value) > 0.8 * repetitions
+    assert (wrong.expected[:, 0] < 0.5 * wrong.expected[:, 1]).all()
+    calibrated = pce_test(ranked(right, exchangeable=True), n_replicates=199)
+    assert rejections(calibrated.p_value) <= at_most(0.05, repetitions)
+
+
+def test_the_expected_error_of_tied_ranks_is_that_of_their_spread():
+    """A normal curve's mean absolute value, beside the mean over 400 data sets."""
+    x = (normal(400, 100, 9, 2, seed=15) > 1).double()
+    test = pce_test(ranked(x, exchangeable=True), n_replicates=39)
+    error = test.projection_pce.std(0) / 400**0.5
+    # 1 % for the normal law in place of that of 100 cases
+    assert (
+        (test.expected.mean(0) - test.projection_pce.mean(0)).abs() <= 4 * error + 0.01 * test.expected.mean(0)
+    ).all()
+
+
+def test_a_projection_in_which_all_points_are_equal_counts_for_nothing():
+    x = normal(60, 8, 2, seed=16)
+    constant = torch.cat([x, torch.ones(60, 8, 1)], -1)
+    for exchangeable in (True, False):
+        test = pce_test(ranked(torch.ones(60, 8, 2), exchangeable=exchangeable), n_replicates=39)
+        assert test.p_value.tolist() == [1.0]
+        assert test.projection_p_value.tolist() == [1.0, 1.0]
+        mixed = pce_test(ranked(constant, exchangeable=exchangeable), n_replicates=39)
+        assert mixed.projection_p_value[2] == 1.0
+        for one in (test, mixed):
+            numbers = [value for name, value in one._asdict().items() if name not in ("groups", "nulls")]
+            known = [value for value in numbers if value is not one.projection_power]
+            assert all(bool(value.isfinite().all()) for value in known)
+
+
+def test_tensors_with_several_columns_are_one_row_of_projections():
+    z = uniform(60, 3, seed=17)
+    test = pce_test(z, n_replicates=99)
+    assert test.nulls == ("signs",)
+    assert test.p_value.shape == (1,)
+    assert test.projection_p_value.shape == (3,)
+    assert pce_test(z**2, n_replicates=99).p_value[0] <= 0.01
+    numbers = projected_pit(normal(60, 3, seed=18), gaussians(60, 3), Marginal())
+    assert torch.equal(
+        pce_test(numbers, n_replicates=99).replicates, pce_test(numbers.values, n_replicates=99).replicates
+    )
+
+
+# -- the smaller of two p-values, recalibrated
+
+
+def test_of_one_member_the_test_is_exact_and_its_p_values_are_discrete_uniform():
+    """With M = 1 a contribution changes sign when observation and member change places: data are one of the replicates.
+
+    Weights make all sums of signs different, but for those of two opposite patterns, one pair in 2^15. The signs of a seed
+    are the same for all its data sets, and p-values are uniform over seeds.
+    """
+    n_seeds, each, n_replicates = 100, 25, 39
+    weights = 1 + uniform(16, seed=19)
+    p_values = []
+    for seed in range(n_seeds):
+        pit = ranked(equicorrelated(0.5, each, 16, 2, 3, seed=2 * seed + 1000))
+        p_values.append(
+            pce_test(pit, n_replicates=n_replicates, seed=seed, case_weights=weights, n_groups=1).p_value[:, 0]
+        )
+    places = (torch.cat(p_values) * (n_replicates + 1)).round().long() - 1
+    counts = torch.bincount(places, minlength=n_replicates + 1)
+    assert stats.chisquare(counts.numpy()).pvalue > LEVEL
+    assert stats.binom.ppf(LEVEL, n_seeds * each, 0.05) <= int(counts[:2].sum()) <= at_most(0.05, n_seeds * each)
+
+
+def test_the_smaller_p_value_is_ranked_among_those_of_all_replicates():
+    """Any row could have been the data: over all rows p-values are 1, 2, ... over their number."""
+    test, setting = prepared(ProjectedPIT.of_values(uniform(60, 6, seed=20)), weights=uniform(60, seed=52))  # no ties
+    found = test.statistics(slice(0, 6), 199, 1)
+    rolled = [type(found)(*(part.roll(-row, 0) for part in found)) for row in range(200)]
+    p_values = [float(rowtests._by_signs(one, torch.ones(6), setting).p_value) for one in rolled]
+    assert sorted(round(200 * p) for p in p_values) == list(range(1, 201))
+    # none is below the smaller of the two, or above twice that
+    mean, largest = exceedance(found.pce.mean(-1)), exceedance(found.pce.amax(-1))
+    smaller = torch.minimum(mean, largest)[:, 0]
+    assert (torch.tensor(p_values) >= smaller - 1e-9).all()
+    assert (torch.tensor(p_values) <= 2 * smaller + 1e-9).all()
+
+
+# -- blocks
+
+
+def test_blocks_keep_the_size_where_observations_depend_and_members_do_not():
+    """Twenty blocks of ten days that share a season, of which the members know nothing."""
+    repetitions, blocks = 200, torch.arange(20).repeat_interleave(10)
+    y = normal(repetitions, 20, 1, 2, seed=21).expand(-1, -1, 10, -1).flatten(1, 2) * 0.7
+    y = y + 0.51**0.5 * normal(repetitions, 200, 2, seed=22)
+    members = normal(repetitions, 200, 12, 2, seed=23)
+    pit = projected_pit(y, Ensemble(members), [Location(), Marginal()])
+    kept = pce_test(pit, n_replicates=99, blocks=blocks)
+    assert kept.nulls == ("signs", "signs")
+    for g in range(2):
+        assert rejections(kept.p_value[:, g]) <= at_most(0.05, repetitions)
+    plain = pce_test(pit, n_replicates=99)
+    assert plain.nulls == ("exact", "signs")
+    for g in range(2):
+        assert rejections(plain.p_value[:, g]) > at_most(0.05, repetitions)
+
+
+def test_the_labels_of_blocks_are_names():
+    pit = ranked(normal(60, 6, 2, seed=24))
+    plain = torch.arange(60) // 3
+    other = (7 * plain + 5) % 23
+    same = [pce_test(pit, n_replicates=99, blocks=blocks) for blocks in (plain, 1000 * plain - 7)]
+    assert torch.equal(same[0].replicates, same[1].replicates)
+    turned = pce_test(pit, n_replicates=99, blocks=other)
+    assert torch.equal(turned.statistic, same[0].statistic)
+    alone = pce_test(pit, n_replicates=99, blocks=torch.arange(60))
+    assert not torch.equal(alone.replicates, same[0].replicates)
+
+
+def test_blocks_expect_what_dependent_cases_vary_by():
+    """All ten cases of a block are one: the curve varies as that of a tenth of the cases."""
+    x = normal(300, 30, 1, 6, 2, seed=25).expand(-1, -1, 10, -1, -1).flatten(1, 2)
+    blocks = torch.arange(30).repeat_interleave(10)
+    test = pce_test(ranked(x), n_replicates=99, blocks=blocks)
+    null = pce_null(30, n_members=5)
+    # means over 300 x 2 projections, two of a data set independent, each with the null's own spread
+    assert float(test.expected.mean()) == pytest.approx(null.mean, rel=0.02)
+    assert float(test.projection_pce.mean()) == pytest.approx(null.mean, abs=4 * null.sample.std() / 600**0.5)
+
+
+def test_five_blocks_give_no_p_value_below_a_sixteenth():
+    """Of 32 patterns of signs two give any statistic: p is at least 1/16, as far as replicates can tell."""
+    x = normal(50, 6, 2, seed=26)
+    x[:, 0] += 5
+    test = pce_test(ranked(x), n_replicates=999, blocks=torch.arange(50) // 10)
+    limit = 4 * (1 / 16 * 15 / 16 / 999) ** 0.5
+    assert float(test.p_value) == pytest.approx(1 / 16, abs=limit)
+    assert float(test.attainable) == pytest.approx(1 / 16, abs=limit)
+    assert float(test.attainable) > 0.05 - limit
+
+
+# -- few cases
+
+
+@pytest.mark.parametrize("n_cases", [1, 5, 9])
+def test_fewer_than_ten_cases_are_tested_one_by_one(n_cases):
+    pit = ranked(normal(n_cases, 8, 3, seed=27))
+    test = pce_test(pit, n_replicates=99)
+    assert test.nulls == ("exact",)
+    null = pce_null(n_cases, n_members=7)
+    own = torch.from_numpy(null.p_value(test.projection_pce.numpy()))
+    torch.testing.assert_close(test.projection_p_value, holm(own))
+    assert float(test.p_value[0]) == pytest.approx(min(1.0, 3 * float(own.min())))
+    assert pce_test(ranked(normal(10, 8, 3, seed=27)), n_replicates=99).nulls == ("signs",)
+
+
+def test_few_cases_with_ties_or_weights_pick_points_one_by_one():
+    pit = ranked(normal(6, 8, 2, seed=28).round(), exchangeable=True)
+    test = pce_test(pit, n_replicates=99)
+    assert test.nulls == ("points",)
+    alone = [float(pce_test(one, n_replicates=99).p_value[0]) for one in (pit_of_column(pit, 0), pit_of_column(pit, 1))]
+    torch.testing.assert_close(test.projection_p_value, holm(torch.tensor(alone).double()))
+    # twenty cases that know as much as four
+    weights = torch.tensor([1.0] * 4 + [1e-3] * 16)
+    weighted = pce_test(ranked(normal(20, 8, 2, seed=29), exchangeable=True), n_replicates=99, case_weights=weights)
+    assert weighted.nulls == ("points",)
+
+
+def pit_of_column(pit, k):
+    part = pit.parts[0]
+
+    def cut(intervals):
+        return type(intervals)(intervals.lower[..., k : k + 1], intervals.upper[..., k : k + 1], intervals.unit)
+
+    column = slice(k, k + 1)
+    own = type(part)(
+        part.prerank, part.names[column], cut(part.observed), part.method, part.exact, part.tied[column],
+        part.ties[column], n_members=part.n_members, points=cut(part.points),
+    )  # fmt: skip
+    return ProjectedPIT((own,), pit.case_ids)
+
+
+def test_five_cases_hold_their_size():
+    x = equicorrelated(0.8, 1000, 5, 7, 4, seed=30)
+    assert rejections(pce_test(ranked(x), n_replicates=99).p_value) <= at_most(0.05, 1000)
+
+
+# -- laws
+
+
+def gaussians(n_cases, n_targets):
+    factors = torch.eye(n_targets, dtype=torch.float64).expand(n_cases, 1, n_targets, n_targets)
+    return GaussianMixture(factors.new_zeros(n_cases, 1), factors.new_zeros(n_cases, 1, n_targets), factors)
+
+
+def test_closed_forms_need_no_draws(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("drawn")
+
+    monkeypatch.setattr("prerank.calibration.pit.equally_weighted_draws", refuse)
+    law, y = gaussians(60, 4), normal(60, 4, seed=31)
+    pit = projected_pit(y, law, [Marginal(), PCA(), Location()], exchangeable=True)
+    assert not pit.has_points
+    for blocks in (None, torch.arange(60) // 2):
+        test = pce_test(pit, n_replicates=99, blocks=blocks)
+        assert test.nulls == ("signs", "signs", "exact" if blocks is None else "signs")
+        assert test.p_value.isfinite().all()
+    assert pce_test(pit, n_replicates=99, case_weights=uniform(60, seed=32)).nulls[0] == "signs"
+    with pytest.raises(AssertionError, match="drawn"):
+        projected_pit(y, law, Copula())
+
+
+def test_rows_of_laws_hold_their_size_in_blocks():
+    repetitions, blocks = 200, torch.arange(25).repeat_interleave(4)
+    season = normal(repetitions, 25, 1, 3, seed=33).expand(-1, -1, 4, -1).flatten(1, 2)
+    y = 0.8 * season + 0.6 * normal(repetitions, 100, 3, seed=34)
+    pit = projected_pit(y, gaussians(100, 3).expand((repetitions, 100)), [Marginal(), PCA(), Location()])
+    test = pce_test(pit, n_replicates=99, blocks=blocks)
+    for g in range(3):
+        assert rejections(test.p_value[:, g]) <= at_most(0.05, repetitions)
+
+
+# -- whole numbers: no order, no chunk and no companion changes a p-value
+
+
+def tallied(pit, sizes, n_replicates=99, blocks=None, weights=None):
+    """The test of chunks of cases, joined."""
+    shares = None if weights is None else weights / weights.sum()
+    n_blocks = None if blocks is None else int(blocks.max()) + 1
+    setting = Setting(pit.n_cases, LEVELS, 0, n_blocks, None if shares is None else float(shares.square().sum()))
+    chunking = Chunking(setting, n_replicates, len(pit.parts))
+    accumulated = Accumulated(chunking, pit.case_ids)
+    for places in torch.arange(pit.n_cases).split(sizes):
+        own = (None if values is None else values[places] for values in (blocks, shares))
+        accumulated.add(tally(pit.select(places), places, chunking, *own))
+    return accumulated.result(1)[1]
+
+
+OPTIONS = {
+    "plain": lambda n: {},
+    "weights": lambda n: {"weights": uniform(n, seed=35)},
+    "blocks": lambda n: {"blocks": torch.arange(n) // 2},
+    "weighted blocks": lambda n: {"blocks": torch.arange(n) // 2, "weights": uniform(n, seed=36)},
+}
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+@pytest.mark.parametrize("n_cases", [40, 2500])
+def test_chunks_of_cases_change_no_bit(kind, n_cases):
+    x = normal(n_cases, 6, 3, seed=37)
+    x[..., 0] = x[..., 0].round()
+    pit = ranked(x, [Marginal(), PCA()], exchangeable=True, case_ids=torch.arange(n_cases) * 5 + 2)
+    options = OPTIONS[kind](n_cases)
+    half = n_cases // 2
+    parts = [tallied(pit, sizes, **options) for sizes in ([n_cases], [half, half], [7, half, half - 7])]
+    renamed = {"case_weights" if name == "weights" else name: value for name, value in options.items()}
+    whole = pce_test(pit, n_replicates=99, **renamed)
+    assert whole.nulls == ("signs", "signs")
+    for one in parts:
+        for name in ("p_value", "adjusted_p_value", "statistic", "replicates", "projection_pce", "attainable"):
+            assert torch.equal(getattr(one, name), getattr(whole, name)), name
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+@pytest.mark.parametrize("n_cases", [60, 2500])
+def test_the_order_of_the_cases_changes_no_bit_given_their_names(kind, n_cases):
+    x, ids = normal(n_cases, 6, 3, seed=38), torch.arange(n_cases) * 3 + 1
+    order = torch.randperm(n_cases, generator=torch.Generator().manual_seed(39))
+    options = {"case_weights" if k == "weights" else k: v for k, v in OPTIONS[kind](n_cases).items()}
+    first = pce_test(ranked(x, case_ids=ids), n_replicates=99, **options)
+    turned = {name: value[order] for name, value in options.items()}
+    second = pce_test(ranked(x[order], case_ids=ids[order]), n_replicates=99, **turned)
+    for name in ("p_value", "replicates", "projection_p_value"):
+        assert torch.equal(getattr(first, name), getattr(second, name))
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_sums_are_whole_numbers_that_double_precision_holds(kind):
+    pit = ranked(normal(300, 6, 3, seed=40))
+    test, setting = prepared(pit, **OPTIONS[kind](300))
+    assert torch.equal(test.sums, test.sums.round())
+    # any sum over units, whatever the signs, stays below 2^53
+    assert float(test.sums.abs().sum(1).max()) < 2.0**53
+    assert test.total <= 2.0**53
+    largest = Setting(10**9, LEVELS, 0)
+    assert largest.total * 2.0**largest.digits <= 2.0**53
+    assert setting.digits >= 20
+
+
+def test_more_than_1024_cases_or_blocks_share_signs_in_1024_sets():
+    n_cases = 5000
+    pit = ranked(normal(n_cases, 4, 2, seed=41))
+    for blocks, counted in ((None, n_cases), (torch.arange(n_cases) // 2, n_cases // 2)):
+        test, setting = prepared(pit, blocks=blocks)
+        assert setting.n_units == signs.UNITS == test.sums.shape[1]
+        units = setting.units(torch.arange(n_cases), pit.case_ids, blocks)
+        sizes = torch.bincount(units[:: 1 if blocks is None else 2], minlength=signs.UNITS)
+        # dealt at random: the largest of 1,024 Poisson numbers
+        assert int(sizes.max()) <= stats.poisson.isf(LEVEL / signs.UNITS, counted / signs.UNITS)
+        if blocks is not None:
+            assert torch.equal(units[::2], units[1::2])
+    test, _ = prepared(ranked(normal(1024, 4, 2, seed=42)))
+    assert test.sums.shape[1] == 1024
+
+
+def test_shared_signs_keep_the_size():
+    repetitions = 100
+    x = equicorrelated(0.7, repetitions, 1500, 4, 3, seed=43)
+    assert rejections(pce_test(ranked(x), n_replicates=99).p_value) <= at_most(0.05, repetitions)
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_a_model_beside_others_gets_to_the_last_bit_what_it_gets_alone(kind):
+    x = normal(3, 40, 6, 3, seed=44)
+    options = {"case_weights" if k == "weights" else k: v for k, v in OPTIONS[kind](40).items()}
+    together = pce_test(ranked(x, [Marginal(), PCA()], exchangeable=True), n_replicates=99, **options)
+    for e in range(3):
+        alone = pce_test(ranked(x[e], [Marginal(), PCA()], exchangeable=True), n_replicates=99, **options)
+        assert alone.nulls == together.nulls == ("signs", "signs")
+        for name in (n for n in alone._fields if n not in ("groups", "nulls")):
+            value, own = getattr(alone, name), getattr(together, name)
+            own = own[:, e] if name == "replicates" else own[e]
+            assert torch.equal(own.nan_to_num(), value.nan_to_num()), name
+
+
+def test_the_size_of_a_temporary_changes_no_bit(monkeypatch):
+    pit = ranked(normal(50, 6, 4, seed=46), [Marginal(), PCA()])
+    whole = pce_test(pit, n_replicates=99)
+    monkeypatch.setattr(signs, "at_once", lambda *_: 3)
+    parts = pce_test(pit, n_replicates=99)
+    assert torch.equal(parts.replicates, whole.replicates)
+    assert torch.equal(parts.p_value, whole.p_value)
+
+
+# -- several rows
+
+
+def test_adjusted_p_values_are_holms_and_never_smaller():
+    for seed in range(10):
+        pit = ranked(normal(40, 9, 3, seed=50 + seed), paper_preranks(3), exchangeable=True)
+        test = pce_test(pit, n_replicates=39)
+        assert torch.equal(test.adjusted_p_value, holm(test.p_value))
+        assert (test.adjusted_p_value >= test.p_value).all()
+
+
+def test_many_tests_ask_for_more_replicates_only_where_p_values_are_small():
+    x = normal(2, 80, 8, 3, seed=47)
+    x[0, :, 0] += 2
+    pit = ranked(x)
+    few, many = (pce_test(pit, n_replicates=99, n_groups=n) for n in (1, 200))
+    assert few.p_value[0] == 1 / 100
+    assert many.p_value[0] == 1 / 8000  # 200 tests: 1 / 8000 times 200 is 0.025
+    assert many.p_value[1] == few.p_value[1] > 10 / 100
+    assert torch.equal(many.replicates, few.replicates)
+    single = ranked(x, [Location()])
+    exact = [pce_test(single, n_replicates=99, n_groups=n).p_value for n in (1, 200)]
+    assert torch.equal(*exact)
+
+
+def test_p_values_in_two_stages_hold_their_size_at_every_level():
+    repetitions = 2000
+    x = equicorrelated(0.5, repetitions, 12, 3, 2, seed=48)
+    p_values = pce_test(ranked(x), n_replicates=39, n_groups=10).p_value
+    for level in (0.01, 0.05, 0.1, 0.25, 0.3):
+        assert rejections(p_values, level) <= at_most(level, repetitions), level
+
+
+def test_a_row_of_one_projection_may_stand_beside_rows_of_several():
+    """Each row has the p-value that it has alone, whatever its null."""
+    x = normal(60, 9, 3, seed=49)
+    x[..., 2] = x[..., 2].round()
+    sign = Custom(lambda points: (points[..., 0] > 0).to(points.dtype), name="sign")
+    preranks = [Marginal(), Location(), sign, PCA()]
+    together = pce_test(ranked(x, preranks, exchangeable=True), n_replicates=199)
+    assert together.nulls == ("signs", "exact", "points", "signs")
+    for g, item in enumerate(preranks):
+        alone = pce_test(ranked(x, [item], exchangeable=True), n_replicates=199)
+        assert torch.equal(alone.p_value[0], together.p_value[g])
