@@ -1,12 +1,13 @@
 """What a call costs beside other programs: wall clock over that of one thread alone on a quiet machine.
 
-    python benchmarks/contention.py --old DIR     now and before (another source tree), hours
+    python benchmarks/contention.py --old DIR     now and before (another source tree), three quarters of an hour
     python benchmarks/contention.py --quick       a few cells, to see it work
 
 Beside zero, one, two and four processes that compute (a Python loop, matrix products of NumPy, operations of torch) run
-a small and a larger `check`, a `Recalibrator` and a regressor's fit, each call in a process of its own after a warm-up.
-Trees take turns under the same neighbours. The floor is what a program of fixed work without any threads loses there.
-Further rows: the same bits with one, two and three threads, and two threads against one without neighbours.
+a small and a larger `check`, a `Recalibrator` and a regressor's fit: ten calls in a process of their own after a warm-up,
+or as many as fit into 40 seconds. Trees take turns under the same neighbours. The floor is what a program of fixed work
+without any threads loses there. Further rows: the same bits with one, two and three threads, and two threads against one
+without neighbours.
 
 Cells that are in the file already are left out, so that an interrupted run goes on where it was. Start it on a machine that
 does nothing else.
@@ -16,6 +17,7 @@ import argparse
 import csv
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -28,18 +30,19 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 KINDS = ("loop", "numpy", "torch")
 NOBODY = ("", 0)
-LIMIT = 900  # seconds after which a call is ended, and counted with these
+CALLS = 10  # of each cell
+BUDGET = 40.0  # seconds after which a cell starts no further call
+LIMIT = 150  # seconds after which a cell is ended, and what it was at counted with these
 
 
 class Cell(NamedTuple):
-    """One measured call: what, by which tree, with how many threads (0: as it comes), beside whom, which repeat."""
+    """What is measured, by which tree, with how many threads (0: as it comes), beside whom."""
 
     task: str
     tree: str
     threads: int
     kind: str
     beside: int
-    repeat: int
 
 
 # What is measured, in a process of its own
@@ -129,15 +132,20 @@ COMPARED = list(TASKS)[:4]
 FLOOR = "fixed work"
 
 
-def measure(task: str, threads: int) -> dict[str, Any]:
-    """Seconds of a call after a warm-up, and the bits of its result."""
+def measure(task: str, threads: int) -> None:
+    """Print seconds of calls after a warm-up, and the bits of each result, a line for each."""
     if threads and task != FLOOR:
         grant(threads)
     call = TASKS[task]()
     call()
-    start = time.perf_counter()
-    found = call()
-    return {"seconds": time.perf_counter() - start, "bits": found}
+    print("warm", flush=True)
+    begin = time.perf_counter()
+    for _ in range(CALLS):
+        start = time.perf_counter()
+        found = call()
+        print(json.dumps({"seconds": time.perf_counter() - start, "bits": found}), flush=True)
+        if time.perf_counter() - begin > BUDGET:
+            return
 
 
 def grant(threads: int) -> None:
@@ -204,59 +212,61 @@ def environment(tree: Path, threads: int) -> dict[str, str]:
     return own | {"PYTHONPATH": str(tree / "src")}
 
 
-def run(cell: Cell, trees: dict[str, Path]) -> dict[str, Any]:
+def run(cell: Cell, trees: dict[str, Path]) -> list[dict[str, Any]]:
+    """Seconds and bits of each call; a cell that is ended counts what it was at with the limit."""
     command = [sys.executable, __file__, "--measure", cell.task, "--threads", str(cell.threads)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=environment(trees.get(cell.tree, ROOT), cell.threads)
     )
+    ended = True
     try:
         output, _ = process.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
-        return {"seconds": LIMIT, "bits": "not ended"}
+        ended = False
     finally:
         process.kill()
+        if not ended:
+            output, _ = process.communicate()
         process.wait()
-    if process.returncode:
+    if ended and process.returncode:
         raise SystemExit(f"{cell} failed with status {process.returncode}")
-    return json.loads(output.splitlines()[-1])
+    found = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return found or [{"seconds": LIMIT, "bits": "not ended"}]
 
 
 def planned(trees: dict[str, Path], quick: bool) -> list[Cell]:
     """All cells: neighbours change rarely, trees take turns within a repeat."""
-    repeats = range(2 if quick else 10)
     tasks = COMPARED[:1] if quick else COMPARED
-    beside = [NOBODY, ("loop", 1)] if quick else [NOBODY, *((kind, n) for kind in KINDS for n in (1, 2, 4))]
-    cells = []
-    for repeat in repeats:
-        cells += [Cell(task, "now", 1, *NOBODY, repeat) for task in tasks]
-        for kind, count in beside:
-            cells += [Cell(FLOOR, "now", 1, kind, count, repeat)]
-            cells += [Cell(task, tree, 0, kind, count, repeat) for task in tasks for tree in trees]
+    beside = [NOBODY, ("loop", 1)] if quick else [NOBODY, *((kind, n) for n in (1, 2, 4) for kind in KINDS)]
     sizes = tasks if quick else [name for name in TASKS if name != FLOOR]
-    for task in sizes:
-        cells += [Cell(task, "now", threads, *NOBODY, repeat) for repeat in repeats for threads in (1, 2)]
-        cells.append(Cell(task, "now", 3, *NOBODY, 0))
-    return list(dict.fromkeys(cells))
+    cells = [Cell(task, "now", threads, *NOBODY) for task in sizes for threads in (1, 2, 3)]
+    for kind, count in beside:
+        cells += [Cell(FLOOR, "now", 1, kind, count)]
+        cells += [Cell(task, tree, 0, kind, count) for task in tasks for tree in trees]
+    return cells
 
 
-def collect(path: Path, trees: dict[str, Path], quick: bool) -> None:
-    done = {Cell(*row[:2], int(row[2]), row[3], int(row[4]), int(row[5])) for row in rows_of(path)}
+def collect(path: Path, trees: dict[str, Path], quick: bool, seconds: float) -> None:
+    begin = time.perf_counter()
+    done = {Cell(*row[:2], int(row[2]), row[3], int(row[4])) for row in rows_of(path)}
     left = [cell for cell in planned(trees, quick) if cell not in done]
     path.parent.mkdir(parents=True, exist_ok=True)
     new = not path.exists()
     with path.open("a", newline="") as file:
         table = csv.writer(file)
         if new:
-            table.writerow([*Cell._fields, "seconds", "bits"])
+            table.writerow([*Cell._fields, "call", "seconds", "bits"])
         while left:
             kind, count = left[0].kind, left[0].beside
-            some = [cell for cell in left if (cell.kind, cell.beside, cell.repeat) == (kind, count, left[0].repeat)]
+            some = [cell for cell in left if (cell.kind, cell.beside) == (kind, count)]
             with neighbours(kind, count):
                 for cell in some:
+                    if time.perf_counter() - begin > seconds:
+                        raise SystemExit("out of time: run again to go on")
                     found = run(cell, trees)
-                    table.writerow([*cell, f"{found['seconds']:.4f}", found["bits"]])
+                    table.writerows([*cell, k, f"{one['seconds']:.4f}", one["bits"]] for k, one in enumerate(found))
                     file.flush()
-                    print(*cell, f"{found['seconds']:.3f}", flush=True)
+                    print(*cell, *(f"{one['seconds']:.2f}" for one in found), flush=True)
             left = [cell for cell in left if cell not in some]
 
 
@@ -320,6 +330,7 @@ def main() -> None:
     parser.add_argument("--old", type=Path, help="another source tree, measured as `before`")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "contention", help="folder of the results")
     parser.add_argument("--quick", action="store_true", help="a few cells, in a file of their own")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="start no cell after so many seconds")
     parser.add_argument("--measure", choices=list(TASKS), help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--beside", choices=KINDS, help=argparse.SUPPRESS)
@@ -327,12 +338,15 @@ def main() -> None:
     if options.beside:
         compute(options.beside)
     if options.measure:
-        print(json.dumps(measure(options.measure, options.threads)))
+        measure(options.measure, options.threads)
         return
     trees = {"now": ROOT} | ({"before": options.old.resolve()} if options.old else {})
     path = options.out / ("quick.csv" if options.quick else "contention.csv")
-    collect(path, trees, options.quick)
-    path.with_suffix(".md").write_text(summary(path))
+    try:
+        collect(path, trees, options.quick, options.seconds)
+    finally:
+        if path.exists():
+            path.with_suffix(".md").write_text(summary(path))
     print(f"{path.with_suffix('.md')}")
 
 
