@@ -39,12 +39,21 @@ from prerank.calibration.reading import read
 from prerank.calibration.signs import Setting
 from prerank.calibration.smoothrank import SmoothRank, smooth_pit
 from prerank.calibration.tallies import Accumulated, Chunking, Tally, tally
-from prerank.calibration.testing import LEVEL, PCETest, chi_square_test, enough_replicates, ks_test, pce_test
+from prerank.calibration.testing import (
+    LEVEL,
+    MOST_GROUPS,
+    PCETest,
+    chi_square_test,
+    enough_replicates,
+    ks_test,
+    pce_test,
+)
 from prerank.calibration.views import DistributionView, Learnt, Needs, PointsView, View, needs_of, view_of
 
 __all__ = [
     "HDR",
     "LEVEL",
+    "MOST_GROUPS",
     "NEARLY_BLIND",
     "PCA",
     "Accumulated",

@@ -15,6 +15,7 @@ from prerank.calibration.blindness import projection_power
 from prerank.calibration.errors import centred_levels, checked_weights, pce
 from prerank.calibration.exchange import Replicates, picked_replicates
 from prerank.calibration.inputs import require_power, require_whole
+from prerank.calibration.null import REPLICATES
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.calibration.rowtests import FEWEST_SIGNS, Picked, RowTest, row_of, step_down
 from prerank.calibration.signs import Setting, SignTest, calibrated_spread, sign_sums, signs_of
@@ -22,6 +23,7 @@ from prerank.forecast import accepts_arrays
 from prerank.parallel import single_threaded
 
 LEVEL = 0.05
+MOST_GROUPS = int(LEVEL * (REPLICATES + 1))  # of more, no adjusted p-value could reach the level
 
 
 class PCETest(NamedTuple):

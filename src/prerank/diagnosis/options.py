@@ -7,7 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prerank.calibration import Contrast, Marginal, PreRank, SquaredDifference, checked_case_ids, label_array
+from prerank.calibration import (
+    LEVEL,
+    MOST_GROUPS,
+    Contrast,
+    Marginal,
+    PreRank,
+    SquaredDifference,
+    checked_case_ids,
+    label_array,
+)
 from prerank.diagnosis.preparation import Prepared
 from prerank.forecast import as_tensor, label_text, labels_of, positions
 
@@ -70,6 +79,12 @@ def groups_of(by: Any, prepared: Prepared) -> tuple[Tensor, list[Any]]:
     """Numbers of the groups that the cases belong to, and the labels of the groups in their order."""
     labels = _label_per_case(by, "by", prepared)
     numbers = _numbered(labels)
+    count = int(numbers.max()) + 1
+    if count > MOST_GROUPS:
+        raise ValueError(
+            f"{count:,} groups: the nulls of single projections have 50,000 replicates, so with more than "
+            f"{MOST_GROUPS:,} groups no adjusted p-value could reach {LEVEL}; take fewer, larger groups"
+        )
     names = [
         label.item() if isinstance(label, np.generic) and label.dtype.kind != "M" else label
         for label in labels[np.unique(numbers, return_index=True)[1]]
