@@ -166,6 +166,10 @@ def _one(
     if rows is not None:
         labels = None if labels is None else torch.unique(labels[rows], return_inverse=True)[1]
         weights = None if weights is None else weights[rows]
+        if weights is not None and not bool(weights.sum() > 0):
+            raise ValueError(
+                f"all {len(weights)} case_weights are zero; give one of its cases a positive weight, or leave out its cases"
+            )
     pit, test = source.test(rows, labels, weights, n_groups)
     notes = list(source.notes()) if rows is None else []
     if not pit.exact:
