@@ -279,7 +279,7 @@ class TestAnswers:
         ] == pytest.approx(quick(y[:75], members[:75], preranks=[Location()]).table.loc["location", "PCE"], abs=1e-12)
 
     def test_too_few_cases_with_a_weight_are_counted(self):
-        y, members = truth(40, 3, 3)
+        y, members = truth(40, 2, 3)
         weights = np.eye(40)[7]
         verdict = quick(y, members, preranks=[Location()], case_weights=weights).verdict
         assert verdict.startswith("No verdict: 40 cases (1 with a positive weight) with so few members are too few")
@@ -290,7 +290,7 @@ class TestAnswers:
     def test_a_group_without_a_weight_is_refused(self):
         y, members = truth(40, 5, 3)
         weights, by = np.repeat([1.0, 0.0], 20), np.repeat(["north", "south"], 20)
-        said = r"group south: all 20 case_weights are zero; give one of its cases a positive weight, or leave out its cases"
+        said = "group 'south': all 20 case_weights are zero; give one of them a positive weight, or leave the group out"
         with pytest.raises(ValueError, match=said):
             quick(y, members, preranks=[Location()], case_weights=weights, by=by)
 

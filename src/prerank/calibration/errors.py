@@ -72,7 +72,8 @@ def checked_weights(case_weights: Tensor, n_cases: int) -> Tensor:
     if not case_weights.isfinite().all() or (case_weights < 0).any() or not case_weights.sum() > 0:
         least, most = float(case_weights.min()), float(case_weights.max())
         raise ValueError(
-            f"case_weights must be finite and non-negative with a positive sum; these {n_cases} go from {least:g} to {most:g}"
+            f"case_weights must be finite and non-negative with a positive sum; these {n_cases} go from {least:g} to "
+            f"{most:g}"
         )
     return case_weights
 

@@ -168,7 +168,7 @@ def _one(
         weights = None if weights is None else weights[rows]
         if weights is not None and not bool(weights.sum() > 0):
             raise ValueError(
-                f"all {len(weights)} case_weights are zero; give one of its cases a positive weight, or leave out its cases"
+                f"all {len(weights)} case_weights are zero; give one of them a positive weight, or leave the group out"
             )
     pit, test = source.test(rows, labels, weights, n_groups)
     notes = list(source.notes()) if rows is None else []
