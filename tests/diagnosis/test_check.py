@@ -285,7 +285,7 @@ class TestAnswers:
         assert verdict.startswith("No verdict: 40 cases (1 with a positive weight) with so few members are too few")
         blocks = np.arange(40) // 10
         verdict = quick(y, members, preranks=[Location()], case_weights=np.ones(40), blocks=blocks).verdict
-        assert verdict.startswith("No verdict: 40 cases (40 with a positive weight) in 4 blocks with")
+        assert verdict.startswith("No verdict: 40 cases in 4 blocks with so few members are too few")
 
     def test_a_group_without_a_weight_is_refused(self):
         y, members = truth(40, 5, 3)

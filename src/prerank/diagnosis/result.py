@@ -97,8 +97,9 @@ class Check:
             return f"{self.n_replicates} replicates are too few, {least}; ask for n_replicates=999"
         cure = "take more cases" if self.n_blocks is None else "take more, and so shorter, blocks, or more cases"
         cases = counted(self.n_cases, "case")
-        if self.case_weights is not None:
-            cases += f" ({int((self.case_weights > 0).sum()):,} with a positive weight)"
+        positive = self.n_cases if self.case_weights is None else int((self.case_weights > 0).sum())
+        if positive < self.n_cases:
+            cases += f" ({positive:,} with a positive weight)"
         return f"{self._in_blocks(cases)} with so few members are too few, {least}; {cure}"
 
     def to_frame(self) -> pd.DataFrame:
