@@ -26,9 +26,11 @@ from prerank.calibration import (
     rowtests,
     signs,
     tally,
+    testing,
 )
 from prerank.calibration.rowtests import exceedance
-from prerank.calibration.signs import calibrated_spread, sign_sums, signs_of
+from prerank.calibration.signs import at_levels, calibrated_spread, sign_sums, signs_of
+from prerank.calibration.testing import enough_replicates
 from prerank.forecast import Ensemble, GaussianMixture
 from prerank.randomness import bits_of_steps, case_keys
 
@@ -84,9 +86,27 @@ def contributions(pit):
 
 def curves_by_hand(pit, n_replicates, seed=0):
     """The data's deviation from the diagonal (row 0) and replicates, by the formula: (B + 1, J, K)."""
-    bits = bits_of_steps(case_keys(seed, pit.case_ids, "sign"), 0, n_replicates) & 1
-    chosen = torch.cat([torch.ones(1, pit.n_cases), (2 * bits - 1).T]).double()
+    words = bits_of_steps(case_keys(seed, pit.case_ids, "sign"), 0, n_replicates // 31 + 1)
+    signed = [[1 if int(word) >> place & 1 else -1 for word in row for place in range(31)] for row in words]
+    chosen = torch.cat([torch.ones(1, pit.n_cases), torch.tensor(signed).T[:n_replicates]]).double()
     return torch.einsum("bi,ijk->bjk", chosen, contributions(pit)) / pit.n_cases
+
+
+def dense(test):
+    """Sums of the units at all levels, (S, units, K, J)."""
+    return at_levels(test.sums, test.spread.shape[-1])
+
+
+def stepped_down(strengths, p_values, within=0.0):
+    """Adjusted p-values of one data set by the definition: strengths (B + 1, G), the data first, and p-values (G,)."""
+    rows, found, largest = strengths.tolist(), [0.0] * len(p_values), 0.0
+    left = sorted(range(len(p_values)), key=lambda g: rows[0][g])
+    while left:
+        g = left[0]
+        as_small = sum(min(row[h] for h in left) <= rows[0][g] + within for row in rows)
+        found[g] = largest = max(largest, as_small / len(rows), float(p_values[g]))
+        left = left[1:]
+    return torch.tensor(found, dtype=torch.float64)
 
 
 # -- the definition
@@ -98,8 +118,8 @@ def test_the_curve_of_the_data_is_the_reliability_curve_less_the_level(rounded):
     pit = ranked(x.round() if rounded else x)
     test, _ = prepared(pit)
     expected = reliability_curve(pit).frequency - LEVELS[:, None]
-    torch.testing.assert_close(test.sums[0].sum(0).mT / test.total, expected, rtol=0, atol=1e-9)
-    found = test.statistics(slice(0, 3), 0, 1)
+    torch.testing.assert_close(dense(test)[0].sum(0).mT / test.total, expected, rtol=0, atol=1e-9)
+    found = test.statistics(0, 1)
     torch.testing.assert_close(found.pce[0, 0], expected.abs().mean(0), rtol=0, atol=1e-9)
 
 
@@ -124,8 +144,12 @@ def test_p_values_bands_and_replicates_are_those_of_the_formulas():
     smaller = torch.minimum(places(mean), places(largest))
     p_value = float((smaller <= smaller[0] + 1e-5).double().mean())  # one step of the tie-break is 1e-6
     assert float(test.p_value[0]) == pytest.approx(p_value)
-    own = (largest[1:, None] >= errors[0] / expected - 1e-12).double().sum(0)
-    torch.testing.assert_close(test.projection_p_value, (1 + own) / (n_replicates + 1))
+    # single projections: the data's place by the exact law, that of every replicate among all, adjusted in steps
+    exact = torch.from_numpy(pce_null(40, n_members=5).p_value(errors[0].numpy()))
+    strengths = torch.stack([places(column) for column in errors.T], -1)
+    strengths[0] = (n_replicates + 1) * exact
+    torch.testing.assert_close(test.projection_p_value, stepped_down(strengths, exact, 1e-5))
+    assert (test.projection_p_value > exact).any()
     maxima = (curves.abs() / test.spread).amax((1, 2))
     assert float(test.maximum_p_value[0]) == pytest.approx(float((maxima >= maxima[0] - 1e-9).double().mean()))
     assert float(test.band_width[0]) == pytest.approx(float(maxima[1:].sort().values[int(np.ceil(0.95 * 59)) - 1]))
@@ -136,7 +160,7 @@ def test_replicates_have_mean_zero_and_the_sum_of_squares_as_their_variance():
     pit, n_replicates = ranked(normal(80, 4, 2, seed=3)), 4000
     test, _ = prepared(pit)
     keyed = signs_of_replicates(test, n_replicates)
-    curves = (keyed @ test.sums[0].flatten(1)).reshape(n_replicates, 2, -1) / test.total
+    curves = (keyed @ dense(test)[0].flatten(1)).reshape(n_replicates, 2, -1) / test.total
     squares = contributions(pit).square().sum(0).mT / 80**2
     inside = slice(5, 95)
     error = (squares / n_replicates).sqrt()
@@ -308,9 +332,9 @@ def test_of_one_member_the_test_is_exact_and_its_p_values_are_discrete_uniform()
 def test_the_smaller_p_value_is_ranked_among_those_of_all_replicates():
     """Any row could have been the data: over all rows p-values are 1, 2, ... over their number."""
     test, setting = prepared(ProjectedPIT.of_values(uniform(60, 6, seed=20)), weights=uniform(60, seed=52))  # no ties
-    found = test.statistics(slice(0, 6), 199, 1)
+    found = test.statistics(199, 1)
     rolled = [type(found)(*(part.roll(-row, 0) for part in found)) for row in range(200)]
-    p_values = [float(rowtests._by_signs(one, torch.ones(6), setting).p_value) for one in rolled]
+    p_values = [float(rowtests._by_signs(one, torch.ones(6), None, setting).p_value) for one in rolled]
     assert sorted(round(200 * p) for p in p_values) == list(range(1, 201))
     # none is below the smaller of the two, or above twice that
     mean, largest = exceedance(found.pce.mean(-1)), exceedance(found.pce.amax(-1))
@@ -462,7 +486,7 @@ def tallied(pit, sizes, n_replicates=99, blocks=None, weights=None):
     shares = None if weights is None else weights / weights.sum()
     n_blocks = None if blocks is None else int(blocks.max()) + 1
     setting = Setting(pit.n_cases, LEVELS, 0, n_blocks, None if shares is None else float(shares.square().sum()))
-    chunking = Chunking(setting, n_replicates, len(pit.parts))
+    chunking = Chunking(setting, n_replicates, 1)
     accumulated = Accumulated(chunking, pit.case_ids)
     for places in torch.arange(pit.n_cases).split(sizes):
         own = (None if values is None else values[places] for values in (blocks, shares))
@@ -512,9 +536,12 @@ def test_the_order_of_the_cases_changes_no_bit_given_their_names(kind, n_cases):
 def test_sums_are_whole_numbers_that_double_precision_holds(kind):
     pit = ranked(normal(300, 6, 3, seed=40))
     test, setting = prepared(pit, **OPTIONS[kind](300))
-    assert torch.equal(test.sums, test.sums.round())
+    for part in test.sums:
+        assert torch.equal(part.sums, part.sums.round())
+        assert part.curves is None or torch.equal(part.curves, part.curves.round())
     # any sum over units, whatever the signs, stays below 2^53
-    assert float(test.sums.abs().sum(1).max()) < 2.0**53
+    assert torch.equal(dense(test), dense(test).round())
+    assert float(dense(test).abs().sum(1).max()) < 2.0**53
     assert test.total <= 2.0**53
     largest = Setting(10**9, LEVELS, 0)
     assert largest.total * 2.0**largest.digits <= 2.0**53
@@ -526,7 +553,7 @@ def test_more_than_1024_cases_or_blocks_share_signs_in_1024_sets():
     pit = ranked(normal(n_cases, 4, 2, seed=41))
     for blocks, counted in ((None, n_cases), (torch.arange(n_cases) // 2, n_cases // 2)):
         test, setting = prepared(pit, blocks=blocks)
-        assert setting.n_units == signs.UNITS == test.sums.shape[1]
+        assert setting.n_units == signs.UNITS == dense(test).shape[1]
         units = setting.units(torch.arange(n_cases), pit.case_ids, blocks)
         sizes = torch.bincount(units[:: 1 if blocks is None else 2], minlength=signs.UNITS)
         # dealt at random: the largest of 1,024 Poisson numbers
@@ -534,7 +561,7 @@ def test_more_than_1024_cases_or_blocks_share_signs_in_1024_sets():
         if blocks is not None:
             assert torch.equal(units[::2], units[1::2])
     test, _ = prepared(ranked(normal(1024, 4, 2, seed=42)))
-    assert test.sums.shape[1] == 1024
+    assert dense(test).shape[1] == 1024
 
 
 def test_shared_signs_keep_the_size():
@@ -569,21 +596,124 @@ def test_the_size_of_a_temporary_changes_no_bit(monkeypatch):
 # -- several rows
 
 
-def test_adjusted_p_values_are_holms_and_never_smaller():
+@pytest.mark.parametrize("n_tests", [1, 2, 6])
+def test_steps_are_those_of_the_definition(n_tests):
+    """Several data sets at once, with ties between tests and between replicates."""
+    strengths = (12 * uniform(40, 7, n_tests, seed=53)).round()
+    p_values = 0.3 * uniform(7, n_tests, seed=54)
+    found = rowtests.step_down(strengths, p_values)
+    for s in range(7):
+        torch.testing.assert_close(found[s], stepped_down(strengths[:, s], p_values[s]), rtol=0, atol=1e-12)
+
+
+def test_adjusted_p_values_are_those_of_the_steps_and_never_below_the_p_value(monkeypatch):
+    given = []
+
+    def kept(strengths, p_values, of=rowtests.step_down):
+        given.append((strengths, p_values))
+        return of(strengths, p_values)
+
+    monkeypatch.setattr(testing, "step_down", kept)
     for seed in range(10):
-        pit = ranked(normal(40, 9, 3, seed=50 + seed), paper_preranks(3), exchangeable=True)
+        pit = ranked(normal(2, 40, 9, 3, seed=50 + seed), paper_preranks(3), exchangeable=True)
         test = pce_test(pit, n_replicates=39)
-        assert torch.equal(test.adjusted_p_value, holm(test.p_value))
+        strengths, p_values = given[-1]
+        assert torch.equal(p_values, test.p_value)
+        assert strengths.shape == (40, 2, len(test.groups))
+        for s in range(2):
+            expected = stepped_down(strengths[:, s], p_values[s], 1e-8)
+            torch.testing.assert_close(test.adjusted_p_value[s], expected, rtol=0, atol=1e-12)
         assert (test.adjusted_p_value >= test.p_value).all()
+        assert (test.adjusted_p_value.amin(-1) >= test.attainable).all()
+        for g, null in enumerate(test.nulls):  # the data's strength is its p-value, up to the tie-break
+            if null != "points":
+                assert ((strengths[0, :, g] - 40 * p_values[:, g]).abs() <= 1).all()
 
 
-def test_many_tests_ask_for_more_replicates_only_where_p_values_are_small():
+def test_one_row_is_not_adjusted():
+    for item in (Marginal(), Location()):
+        test = pce_test(ranked(normal(40, 9, 3, seed=55), [item]), n_replicates=39)
+        assert torch.equal(test.adjusted_p_value, test.p_value)
+
+
+def test_fewer_than_ten_cases_are_adjusted_by_holm():
+    for n_cases, options in ((9, {}), (20, {"case_weights": torch.tensor([1.0] * 4 + [1e-3] * 16)})):
+        pit = ranked(normal(n_cases, 9, 2, seed=56), [Marginal(), Location(), PCA()], exchangeable=True)
+        test = pce_test(pit, n_replicates=39, **options)
+        assert torch.equal(test.adjusted_p_value, holm(test.p_value))
+    ten = pce_test(ranked(normal(10, 9, 2, seed=56), [Marginal(), Location(), PCA()]), n_replicates=39)
+    assert not torch.equal(ten.adjusted_p_value, holm(ten.p_value))
+
+
+def single_targets(count):
+    return [Custom(lambda y, k=k: y[..., k], name=f"target {k}") for k in range(count)]
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+def test_rows_that_are_right_among_wrong_ones_hold_their_level(correlation):
+    """Two of five rows are wrong beyond doubt: of the others any is rejected in at most 5 % of the data sets."""
+    repetitions, level = 400, 0.05
+    x = equicorrelated(correlation, repetitions, 60, 9, 5, seed=57)
+    x[..., 0, :2] += 1.5
+    test = pce_test(ranked(x, single_targets(5)), n_replicates=199)
+    assert (test.adjusted_p_value[:, :2] <= level).all()
+    wrongly = (test.adjusted_p_value[:, 2:] <= level).any(-1)
+    assert int(wrongly.sum()) <= at_most(level, repetitions)
+    # adjusted for the three that are left, not for five, and for less where these go together: by Holm's method
+    # three rows with a common correlation of .8 are rejected in about 3 %
+    assert int(wrongly.sum()) >= stats.binom.ppf(LEVEL, repetitions, 0.75 * level)
+    if correlation:
+        assert int(wrongly.sum()) >= int((holm(test.p_value)[:, 2:] <= level).any(-1).sum())
+
+
+def test_rows_of_several_projections_hold_their_level_together():
+    repetitions = 200
+    x = equicorrelated(0.5, repetitions, 40, 9, 3, seed=58)
+    test = pce_test(ranked(x, paper_preranks(3), exchangeable=True), n_replicates=99)
+    assert rejections(test.adjusted_p_value.amin(-1)) <= at_most(0.05, repetitions)
+    x[..., 0, :] *= 2  # seen by some rows, not by "dependency"
+    wrong = pce_test(ranked(x, paper_preranks(3), exchangeable=True), n_replicates=99)
+    assert rejections(wrong.adjusted_p_value.amin(-1)) >= 0.99 * repetitions
+
+
+def test_targets_with_too_small_spreads_are_named():
+    """Ranks at both ends make the signs of a row vary more; each projection's own p-value is that of its law."""
+    members = normal(20, 60, 20, 10, seed=59)
+    y = normal(20, 60, 10, seed=60)
+    test = pce_test(projected_pit(y, Ensemble(0.3 * members), Marginal()))
+    assert float((test.projection_p_value <= 0.05).double().mean()) > 0.9
+    right = pce_test(projected_pit(y, Ensemble(members), Marginal()))
+    assert int((right.projection_p_value <= 0.05).any(-1).sum()) <= at_most(0.05, 20)
+
+
+def test_threads_change_no_bit(monkeypatch):
+    pit = ranked(normal(2, 50, 6, 4, seed=61).round(decimals=1), [Marginal(), PCA(), Location()], exchangeable=True)
+    first = pce_test(pit, n_replicates=199)
+    monkeypatch.setattr(signs, "in_threads", lambda work, parts, spread: [work(part) for part in reversed(list(parts))])
+    second = pce_test(pit, n_replicates=199)
+    for name in ("p_value", "adjusted_p_value", "projection_p_value", "replicates", "band_width"):
+        assert torch.equal(getattr(first, name), getattr(second, name)), name
+
+
+def test_more_replicates_are_those_of_all_rows_together():
+    """A model with one small p-value has all its rows from the finer stage; a model without keeps those of the first."""
+    x = normal(2, 80, 8, 3, seed=62)
+    x[0, :, 0, 0] += 2
+    pit = ranked(x, [Marginal(), PCA()])
+    few, many = (pce_test(pit, n_replicates=99, n_groups=n) for n in (1, 200))
+    finer = pce_test(pit, n_replicates=enough_replicates(200))
+    for name in ("p_value", "adjusted_p_value", "projection_p_value", "maximum_p_value"):
+        assert torch.equal(getattr(many, name)[0], getattr(finer, name)[0]), name
+        assert torch.equal(getattr(many, name)[1], getattr(few, name)[1]), name
+
+
+def test_many_groups_ask_for_more_replicates_only_where_p_values_are_small():
     x = normal(2, 80, 8, 3, seed=47)
     x[0, :, 0] += 2
     pit = ranked(x)
     few, many = (pce_test(pit, n_replicates=99, n_groups=n) for n in (1, 200))
     assert few.p_value[0] == 1 / 100
-    assert many.p_value[0] == 1 / 8000  # 200 tests: 1 / 8000 times 200 is 0.025
+    assert many.p_value[0] == 1 / 8000  # 200 groups: 1 / 8000 times 200 is 0.025
     assert many.p_value[1] == few.p_value[1] > 10 / 100
     assert torch.equal(many.replicates, few.replicates)
     single = ranked(x, [Location()])

@@ -44,6 +44,18 @@ def test_the_benchmark_computes_what_check_computes(size):
             np.testing.assert_allclose(table["adjusted p-value"], test.adjusted_p_value[r], rtol=0, atol=1e-12)
 
 
+def test_all_rows_together_can_attain_what_the_rows_can_up_to_the_level(size):
+    """One case of one member has no small p-value in any row; thirty cases of five have."""
+    for n_cases, n_members, known in ((4, 1, 0.0), (30, 5, 0.05)):
+        pit, test = size.tested(*size.data(size.Setting(n_cases, n_members, 3), 5, 0, CPU))
+        found = size.attainable_sizes(pit, test)
+        overall = found.pop(size.OVERALL)
+        assert list(found) == list(test.groups)
+        assert (overall <= 0.05).all()
+        assert (overall >= torch.stack(list(found.values())).amax(0)).all()
+        assert overall.tolist() == pytest.approx([known] * 5)
+
+
 @pytest.mark.parametrize(
     ("error", "seen_by"),
     [

@@ -217,8 +217,9 @@ class TestAnswers:
         assert not result.table["reading"].drop("copula").str.contains("blind").any()
 
     def test_a_row_that_only_the_adjustment_saves_is_not_called_flat(self):
-        """Raw p-value at most .05 and adjusted above: no clear shape."""
-        pits = np.column_stack([np.linspace(0.001, 0.999, 100) ** power for power in (1.35, 1, 1, 1, 1, 1, 1)])
+        """Raw p-value at most .05 and adjusted for seven independent columns above: no clear shape."""
+        even, rng = np.linspace(0.001, 0.999, 100), np.random.default_rng(0)
+        pits = np.column_stack([rng.permutation(even**power) for power in (1.35, 1, 1, 1, 1, 1, 1)])
         result = check_pits(pits)
         first = result.table.iloc[0]
         assert first["p-value"] <= 0.05 < first["adjusted p-value"]
@@ -276,6 +277,22 @@ class TestAnswers:
         assert quick(y, members, preranks=[Location()], case_weights=weights).table.loc[
             "location", "PCE"
         ] == pytest.approx(quick(y[:75], members[:75], preranks=[Location()]).table.loc["location", "PCE"], abs=1e-12)
+
+    def test_too_few_cases_with_a_weight_are_counted(self):
+        y, members = truth(40, 2, 3)
+        weights = np.eye(40)[7]
+        verdict = quick(y, members, preranks=[Location()], case_weights=weights).verdict
+        assert verdict.startswith("No verdict: 40 cases (1 with a positive weight) with so few members are too few")
+        blocks = np.arange(40) // 10
+        verdict = quick(y, members, preranks=[Location()], case_weights=np.ones(40), blocks=blocks).verdict
+        assert verdict.startswith("No verdict: 40 cases in 4 blocks with so few members are too few")
+
+    def test_a_group_without_a_weight_is_refused(self):
+        y, members = truth(40, 5, 3)
+        weights, by = np.repeat([1.0, 0.0], 20), np.repeat(["north", "south"], 20)
+        said = "group 'south': all 20 case_weights are zero; give one of them a positive weight, or leave the group out"
+        with pytest.raises(ValueError, match=said):
+            quick(y, members, preranks=[Location()], case_weights=weights, by=by)
 
     def test_one_case_and_one_member_have_an_outcome(self):
         y, members = truth(1, 1, 3)
@@ -343,11 +360,18 @@ class TestRefusals:
 
 
 class TestGivenPITs:
-    def test_columns_are_adjusted_by_holm(self):
+    def test_columns_are_adjusted_in_steps(self):
         even = (np.arange(300) + 0.5) / 300
         pits = np.column_stack([even, even**3])
-        table = check_pits(pits, names=["good", "bad"]).table
-        assert table.loc["bad", "adjusted p-value"] == pytest.approx(2 * table.loc["bad", "p-value"])
+        result = check_pits(pits, names=["good", "bad"])
+        table = result.table
+        assert table.loc["bad", "p-value"] < 1e-4
+        assert table.loc["bad", "adjusted p-value"] == result.attainable == 1 / 1000
+        assert (table["adjusted p-value"] >= table["p-value"]).all()
+        one, twice = check_pits(even[:, None] ** 1.1), check_pits(np.column_stack([even, even]) ** 1.1)
+        assert one.p_value == one.table["p-value"].iloc[0] == twice.table["p-value"].iloc[0]
+        # columns that are one cost little: the signs' p-value in place of the exact one, where Holm's is twice as large
+        assert one.p_value <= twice.p_value < 1.5 * one.p_value
         assert table.loc["good", "reading"] == "flat"
         assert "biased high" in table.loc["bad", "reading"]
 

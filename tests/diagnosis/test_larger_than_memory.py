@@ -62,6 +62,21 @@ def assert_same(first, second) -> None:
     assert first.attainable == second.attainable
 
 
+def with_holes_early() -> tuple[np.ndarray, np.ndarray]:
+    """Members that are missing in the first half of the cases alone."""
+    y, members = drawn(3)
+    members[np.random.default_rng(4).uniform(size=members.shape[:2]) < 0.2] = np.nan
+    members[75:] = drawn(3)[1][75:]
+    return y, members
+
+
+def without_one_member() -> tuple[np.ndarray, np.ndarray]:
+    """A member that is missing in every case, another one in each."""
+    y, members = drawn(5)
+    members[LABELS, LABELS % N_MEMBERS] = np.nan
+    return y, members
+
+
 EVERYTHING = [Marginal(), Location(), PCA(n_components=2), HDR(), Copula()]
 SITUATIONS = {
     "as it is": (drawn, EVERYTHING, {}),
@@ -79,6 +94,9 @@ SITUATIONS = {
     "missing, and blocks": (with_holes, EVERYTHING, {"blocks": LABELS // 3}),
     "groups": (drawn, [Location(), HDR()], {"by": np.where(LABELS % 3 == 0, "a", "b")}),
     "groups, missing and blocks": (with_holes, Location(), {"by": LABELS < 90, "blocks": LABELS // 3}),
+    "groups, missing in one": (with_holes_early, EVERYTHING, {"by": LABELS < 75}),
+    "missing in every case": (without_one_member, EVERYTHING[:-1], {}),
+    "missing in every case, and blocks": (without_one_member, EVERYTHING, {"blocks": LABELS // 3}),
     "power two": (drawn, Location(), {"power": 2}),
 }
 
@@ -220,6 +238,39 @@ def test_groups_are_what_their_cases_give_alone():
     groups = check(y, members, EVERYTHING, n_replicates=399, by=np.where(rows, "even", "odd"))
     alone = check(y[rows], members[rows], EVERYTHING, n_replicates=399, case_ids=LABELS[rows])
     pd.testing.assert_frame_equal(groups.checks["even"].table, alone.table)
+
+
+@pytest.mark.parametrize("lazily", [False, True])
+def test_a_group_that_misses_no_member_is_what_its_cases_give_alone(lazily):
+    """Its ranks have a law of their own, though cases of the other group miss members."""
+    y, members = with_holes_early()
+    early, options = LABELS < 75, {"n_replicates": 99}
+    preranks = [Marginal(), Location(), HDR(), Copula()]
+    given = in_chunks(members) if lazily else members
+    groups = check(y, given, preranks, by=np.where(early, "early", "late"), **options)
+    for name, rows in (("early", early), ("late", ~early)):
+        part = in_chunks(members[rows]) if lazily else members[rows]
+        alone, found = check(y[rows], part, preranks, case_ids=LABELS[rows], **options), groups.checks[name]
+        assert found.test.nulls == alone.test.nulls
+        for mine, other in ((found.table, alone.table), (found.projections, alone.projections)):
+            pd.testing.assert_frame_equal(mine, other, rtol=0, atol=1e-12)
+        for one, other in zip(found.pit.parts, alone.pit.parts, strict=True):
+            assert (one.n_members, one.method) == (other.n_members, other.method)
+            assert (one.points is None) == (other.points is None)
+            if one.points is not None:
+                assert one.points.lower.shape == other.points.lower.shape
+        assert found.test.nulls == ("signs", *(("points",) * 3 if name == "early" else ("exact", "exact", "points")))
+        assert found.pit.parts[0].n_members == (None if name == "early" else N_MEMBERS)
+
+
+def test_cases_that_all_miss_one_member_are_cases_of_one_less():
+    y, members = without_one_member()
+    left = members[~np.isnan(members)].reshape(N_CASES, N_MEMBERS - 1, N_TARGETS)
+    found, expected = (check(y, part, EVERYTHING, n_replicates=99) for part in (members, left))
+    assert found.test.nulls == expected.test.nulls
+    assert "exact" in found.test.nulls
+    pd.testing.assert_frame_equal(found.table, expected.table, rtol=0, atol=1e-12)
+    assert found.pit.method == expected.pit.method
 
 
 def test_groups_are_aligned_with_y():

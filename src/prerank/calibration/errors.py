@@ -64,15 +64,16 @@ def _checked(pit: ProjectedPIT | Tensor, case_weights: Tensor | None) -> tuple[T
 
 def checked_weights(case_weights: Tensor, n_cases: int) -> Tensor:
     """Weights of cases that are finite, non-negative and not all zero, one per case."""
-    if (
-        case_weights.shape != (n_cases,)
-        or not case_weights.isfinite().all()
-        or (case_weights < 0).any()
-        or not case_weights.sum() > 0
-    ):
+    if case_weights.shape != (n_cases,):
         raise ValueError(
             f"case_weights must be finite and non-negative with a positive sum and have shape ({n_cases},), "
             f"got shape {tuple(case_weights.shape)}"
+        )
+    if not case_weights.isfinite().all() or (case_weights < 0).any() or not case_weights.sum() > 0:
+        least, most = float(case_weights.min()), float(case_weights.max())
+        raise ValueError(
+            f"case_weights must be finite and non-negative with a positive sum; these {n_cases} go from {least:g} to "
+            f"{most:g}"
         )
     return case_weights
 

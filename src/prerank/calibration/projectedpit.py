@@ -1,5 +1,6 @@
 """PITs as a value: what `projected_pit` gives, and all that an error or a test needs to know about them."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -64,9 +65,40 @@ class PreRankPIT:
         unit = self.n_members + 1
         return Intervals((lower * unit).round().int(), (upper * unit).round().int(), unit)
 
+    def of_equal_cases(self) -> "PreRankPIT":
+        """Whole ranks of cases with equally many points, each with its own unit, as `rank_pit` would give them."""
+        unit = _common_unit(self.points.unit if self.points is not None else self.observed.unit)
+        if unit is None:
+            return self
+        observed = self.observed
+        if isinstance(observed.unit, Tensor):
+            observed = Intervals(observed.lower, observed.upper, unit)
+        return replace(
+            self,
+            observed=observed,
+            method=re.sub(r"\d+ to \d+ members", f"{unit - 1} members", self.method),
+            n_members=unit - 1,
+            points=_without_padding(self.points, unit),
+            sample=_without_padding(self.sample, unit),
+        )
+
     def select(self, cases: Tensor | slice) -> "PreRankPIT":
         points = None if self.points is None else self.points.select(cases, -3)
         return replace(self, observed=self.observed.select(cases, -2), points=points)
+
+
+def _common_unit(unit: int | Tensor) -> int | None:
+    """The unit that all cases have though each has its own; None where they differ, or none has its own."""
+    if isinstance(unit, int) or not bool((unit == unit[0]).all()):
+        return None
+    return int(unit[0])
+
+
+def _without_padding(points: Intervals | None, unit: int) -> Intervals | None:
+    """Points (..., P, K) of cases that all have `unit` of them."""
+    if points is None:
+        return None
+    return Intervals(points.lower[..., :unit, :], points.upper[..., :unit, :], unit)
 
 
 def sampled(n_cases: int) -> slice:
@@ -220,9 +252,18 @@ class ProjectedPIT:
         return ProjectedPIT(tuple(part.select(cases) for part in self.parts), self.case_ids[cases], pick)
 
     def of_cases(self, cases: Tensor) -> "ProjectedPIT":
-        """The PITs of some cases as a data set of their own, with its own shares of ties."""
+        """The PITs of some cases as a data set of their own, with its own shares of ties: what these cases give alone."""
         some = self.select(cases)
-        return replace(some, parts=tuple(_with_own_ties(part) for part in some.parts))
+        return replace(some, parts=tuple(_with_own_ties(part) for part in some.parts)).as_equal_cases()
+
+    def as_equal_cases(self) -> "ProjectedPIT":
+        """The same without the points that every case lacks, if all cases have equally many; otherwise as it is."""
+        if not self.has_points:
+            return self
+        units = [_common_unit(part.points.unit) for part in self.parts if part.points is not None]
+        if self.pick is None or None in units:
+            return self
+        return ProjectedPIT(tuple(part.of_equal_cases() for part in self.parts), self.case_ids)
 
     def model(self, number: int) -> "ProjectedPIT":
         """The PITs of one of several models, which lie on a leading axis."""

@@ -201,7 +201,7 @@ class _Part:
             ties=self.ties,
             note=self.note,
             sample=sample.points,
-        )
+        ).of_equal_cases()
 
 
 def _stacked(parts: list[PreRankPIT], order: Tensor) -> Intervals:

@@ -166,6 +166,10 @@ def _one(
     if rows is not None:
         labels = None if labels is None else torch.unique(labels[rows], return_inverse=True)[1]
         weights = None if weights is None else weights[rows]
+        if weights is not None and not bool(weights.sum() > 0):
+            raise ValueError(
+                f"all {len(weights)} case_weights are zero; give one of them a positive weight, or leave the group out"
+            )
     pit, test = source.test(rows, labels, weights, n_groups)
     notes = list(source.notes()) if rows is None else []
     if not pit.exact:
@@ -216,7 +220,8 @@ def _monte_carlo(test: PCETest, n_replicates: int, in_blocks: bool) -> list[str]
 def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
     """The same table for PITs computed elsewhere: (N,) or (N, K), one row per column.
 
-    The columns' dependence is unknown, so p-values are adjusted by Holm's method, which holds under any.
+    p-values are adjusted for the columns in steps, by random signs of whole cases, which keep whatever dependence the
+    columns have; of fewer than ten cases by Holm's method.
 
     >>> import numpy as np
     >>> check_pits(np.linspace(0.001, 0.999, 200)).calibrated

@@ -86,7 +86,9 @@ class Check:
 
     @property
     def _size(self) -> str:
-        cases = counted(self.n_cases, "case")
+        return self._in_blocks(counted(self.n_cases, "case"))
+
+    def _in_blocks(self, cases: str) -> str:
         return cases if self.n_blocks is None else f"{cases} in {counted(self.n_blocks, 'block')}"
 
     def _why_no_verdict(self) -> str:
@@ -94,7 +96,11 @@ class Check:
         if self.n_replicates is not None and 1 / (self.n_replicates + 1) > LEVEL:
             return f"{self.n_replicates} replicates are too few, {least}; ask for n_replicates=999"
         cure = "take more cases" if self.n_blocks is None else "take more, and so shorter, blocks, or more cases"
-        return f"{self._size} with so few members are too few, {least}; {cure}"
+        cases = counted(self.n_cases, "case")
+        positive = self.n_cases if self.case_weights is None else int((self.case_weights > 0).sum())
+        if positive < self.n_cases:
+            cases += f" ({positive:,} with a positive weight)"
+        return f"{self._in_blocks(cases)} with so few members are too few, {least}; {cure}"
 
     def to_frame(self) -> pd.DataFrame:
         """The table as a DataFrame (a copy)."""

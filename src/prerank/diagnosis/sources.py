@@ -127,7 +127,7 @@ class MemorySource:
                     seed=asked.seed,
                     case_ids=self.ids,
                     on_progress=on_progress,
-                )
+                ).as_equal_cases()
             return projected_pit(
                 prepared.y,
                 forecast,  # type: ignore[arg-type]
