@@ -6,6 +6,7 @@ what `numbers` returns. The text around them is judged anew when the records cha
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -307,7 +307,7 @@ def test_names_from_a_file_are_shown_as_they_are(arrays, tmp_path):
     files = csv_two(tmp_path, y.set_axis(names, axis=1), members)
     shown = invoke(*files, "--prerank", "marginal")
     assert shown.exit_code == 0, shown.output
-    assert f"{names[0]}, {names[2]}: under-dispersed" in " ".join(shown.stdout.split())
+    assert f"{names[0]} to {names[2]}: under-dispersed" in " ".join(shown.stdout.split())
 
 
 def test_groups_are_checked_one_by_one_and_adjusted_together(arrays, tmp_path):

@@ -139,15 +139,6 @@ several(
             },
             ("1,000,000 groups",),
         ),
-        "blocks without a common member": (
-            lambda: {
-                "members": put(put(MEMBERS, np.nan, 0, slice(0, 3)), np.nan, 1, slice(3, 5)),
-                "observations": Y,
-                "day": np.arange(N_CASES) // 2,
-                "options": ["--block", "day"],
-            },
-            ("a block has no member",),
-        ),
     },
     npz,
 )

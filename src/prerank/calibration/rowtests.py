@@ -16,6 +16,9 @@ from prerank.calibration.projectedpit import PreRankPIT
 from prerank.calibration.signs import Setting, SignTest
 
 FEWEST_SIGNS = 10  # cases from which on signs are enough; of fewer, projections are tested one by one
+FEWEST_STEPS = (
+    30  # cases from which on signs know the smallest of several exact p-values; with fewer it is Holm's method
+)
 _STEPS = 1 << 20  # in which ties between statistics are broken
 
 Picked = Callable[[slice, PreRankPIT, int], Replicates | None]
@@ -61,7 +64,7 @@ def row_of(
     """
     known = bool(part.law_is_known.all()) and not weighted
     found = Replicates(*(values[..., columns] for values in by_signs))
-    if setting.n_blocks is None and (len(part.names) == 1 or setting.n_effective < FEWEST_SIGNS):
+    if setting.n_blocks is None and (len(part.names) == 1 or setting.is_small(FEWEST_SIGNS)):
         if known:
             return _exact(part, found, setting, n_replicates, power)
         replicates = picked(columns, part, n_replicates)
@@ -78,7 +81,7 @@ def row_of(
     own = None
     if known and setting.n_blocks is None:
         own = _share_above(_law(part, setting, power).sample, found.pce[0])
-    return _by_signs(found, calibrated, own, setting)
+    return _by_signs(found, calibrated, own, setting, signs.n_told)
 
 
 def _exact(part: PreRankPIT, found: Replicates, setting: Setting, n_replicates: int, power: float) -> RowTest:
@@ -150,7 +153,9 @@ def _with_own(by_signs: Replicates, own: Tensor) -> Tensor:
     return torch.cat([own[None], _resolved(by_signs.pce)[1:]])
 
 
-def _by_signs(found: Replicates, calibrated: Tensor | None, own: Tensor | None, setting: Setting) -> RowTest:
+def _by_signs(
+    found: Replicates, calibrated: Tensor | None, own: Tensor | None, setting: Setting, n_units: int
+) -> RowTest:
     """Mean and maximum of the projections' PCEs over the expected ones (S, k), against random signs of cases or blocks.
 
     The mean sees an error in all projections, the maximum one in a single one. The smaller of their p-values is compared
@@ -176,8 +181,8 @@ def _by_signs(found: Replicates, calibrated: Tensor | None, own: Tensor | None, 
         errors=found.pce[0],
         # dependent cases vary more, or less, than independent ones
         expected=of_signs if calibrated is None or setting.n_blocks is not None else calibrated.expand_as(of_signs),
-        projection_p_value=step_down(strengths, single),
-        attainable=p_values.amin(0).clamp_min(2.0 ** (1 - setting.n_units)),  # every set of signs, and its opposite
+        projection_p_value=holm(single) if setting.is_small(FEWEST_STEPS) else step_down(strengths, single),
+        attainable=p_values.amin(0).clamp_min(2.0 ** (1 - n_units)),  # every set of signs, and its opposite
         replicates=found.pce[1:].mean(-1),
         strength=_resolved(statistic),
         null="signs",

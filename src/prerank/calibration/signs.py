@@ -55,6 +55,10 @@ class Setting:
         """How many equally weighted cases know as much as these."""
         return float(self.n_cases) if self.square_of_shares is None else 1.0 / self.square_of_shares
 
+    def is_small(self, fewest: int) -> bool:
+        """Whether fewer independent cases than this have too few patterns of signs."""
+        return self.n_blocks is None and self.n_effective < fewest
+
     @property
     def n_units(self) -> int:
         """How many cases, blocks, or sets of them have a sign of their own."""
@@ -226,6 +230,12 @@ class SignTest(NamedTuple):
     centre: Tensor
     spread: Tensor
     is_guess: Tensor
+
+    @property
+    def n_told(self) -> int:
+        """How many units have a say: cases without weight have none."""
+        told = [(part.sums != 0).any(-1).any(-1).any(0) for part in self.sums]
+        return int(torch.stack(told).any(0).sum())
 
     def excess_variance(self, setting: Setting) -> Tensor | None:
         """How much more the mean PIT varies than that of independent cases, (S, K); None without blocks."""

@@ -17,7 +17,7 @@ from prerank.calibration.exchange import Replicates, picked_replicates
 from prerank.calibration.inputs import require_power, require_whole
 from prerank.calibration.null import REPLICATES
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
-from prerank.calibration.rowtests import FEWEST_SIGNS, Picked, RowTest, row_of, step_down
+from prerank.calibration.rowtests import FEWEST_STEPS, Picked, RowTest, row_of, step_down
 from prerank.calibration.signs import Setting, SignTest, calibrated_spread, sign_sums, signs_of
 from prerank.forecast import accepts_arrays
 from prerank.parallel import single_threaded
@@ -178,7 +178,7 @@ def _together(rows: list[RowTest], setting: Setting) -> dict[str, Tensor]:
     attainable = stacked(row.attainable for row in rows).amin(-1)
     if len(rows) == 1:
         adjusted = p_value
-    elif setting.n_blocks is None and setting.n_effective < FEWEST_SIGNS:  # too few patterns of signs
+    elif setting.is_small(FEWEST_STEPS):
         adjusted, attainable = holm(p_value), (len(rows) * attainable).clamp_max(1.0)
     else:
         adjusted, attainable = step_down(strengths, p_value), attainable.clamp_min(1.0 / len(strengths))

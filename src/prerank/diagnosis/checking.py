@@ -177,7 +177,7 @@ def _one(
     if source.own is not None:
         notes.append(f"PITs: {hidden_error(pit) or f'the observation has a weight of {pit.own_weight:.2g} on average'}")
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
-    n_blocks = None if labels is None else len(labels.unique())
+    n_blocks = None if labels is None else len((labels if weights is None else labels[weights > 0]).unique())
     if n_blocks is not None and n_blocks < FEW_BLOCKS:
         notes.append(f"{n_blocks} blocks: tests by signs of fewer than {FEW_BLOCKS} blocks are approximate")
     notes.extend(_monte_carlo(test, asked.n_replicates, n_blocks is not None))
