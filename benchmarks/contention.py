@@ -5,7 +5,7 @@
 
 Beside zero, one, two and four processes that compute (a Python loop, matrix products of NumPy, operations of torch) run
 a small and a larger `check`, a `Recalibrator` and a regressor's fit: ten calls in a process of their own after a warm-up,
-or as many as fit into 40 seconds. Trees take turns under the same neighbours. The floor is what a program of fixed work
+or as many as fit into 15 seconds. Trees take turns under the same neighbours. The floor is what a program of fixed work
 without any threads loses there. Further rows: the same bits with one, two and three threads, and two threads against one
 without neighbours.
 
@@ -31,8 +31,8 @@ ROOT = Path(__file__).parents[1]
 KINDS = ("loop", "numpy", "torch")
 NOBODY = ("", 0)
 CALLS = 10  # of each cell
-BUDGET = 40.0  # seconds after which a cell starts no further call
-LIMIT = 150  # seconds after which a cell is ended, and what it was at counted with these
+BUDGET = 15.0  # seconds after which a cell starts no further call
+LIMIT = 60  # seconds after which a cell is ended, and what it was at counted with these
 
 
 class Cell(NamedTuple):
@@ -234,11 +234,11 @@ def run(cell: Cell, trees: dict[str, Path]) -> list[dict[str, Any]]:
     return found or [{"seconds": LIMIT, "bits": "not ended"}]
 
 
-def planned(trees: dict[str, Path], quick: bool) -> list[Cell]:
+def planned(trees: dict[str, Path], quick: bool, only: list[str]) -> list[Cell]:
     """All cells: neighbours change rarely, trees take turns within a repeat."""
-    tasks = COMPARED[:1] if quick else COMPARED
+    tasks = COMPARED[:1] if quick else [name for name in COMPARED if name in only]
     beside = [NOBODY, ("loop", 1)] if quick else [NOBODY, *((kind, n) for n in (1, 2, 4) for kind in KINDS)]
-    sizes = tasks if quick else [name for name in TASKS if name != FLOOR]
+    sizes = tasks if quick else [name for name in only if name != FLOOR]
     cells = [Cell(task, "now", threads, *NOBODY) for task in sizes for threads in (1, 2, 3)]
     for kind, count in beside:
         cells += [Cell(FLOOR, "now", 1, kind, count)]
@@ -246,10 +246,10 @@ def planned(trees: dict[str, Path], quick: bool) -> list[Cell]:
     return cells
 
 
-def collect(path: Path, trees: dict[str, Path], quick: bool, seconds: float) -> None:
+def collect(path: Path, trees: dict[str, Path], quick: bool, only: list[str], seconds: float) -> None:
     begin = time.perf_counter()
     done = {Cell(*row[:2], int(row[2]), row[3], int(row[4])) for row in rows_of(path)}
-    left = [cell for cell in planned(trees, quick) if cell not in done]
+    left = [cell for cell in planned(trees, quick, only) if cell not in done]
     path.parent.mkdir(parents=True, exist_ok=True)
     new = not path.exists()
     with path.open("a", newline="") as file:
@@ -330,6 +330,7 @@ def main() -> None:
     parser.add_argument("--old", type=Path, help="another source tree, measured as `before`")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "contention", help="folder of the results")
     parser.add_argument("--quick", action="store_true", help="a few cells, in a file of their own")
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS), help="some of what is measured")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no cell after so many seconds")
     parser.add_argument("--measure", choices=list(TASKS), help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=0, help=argparse.SUPPRESS)
@@ -343,7 +344,7 @@ def main() -> None:
     trees = {"now": ROOT} | ({"before": options.old.resolve()} if options.old else {})
     path = options.out / ("quick.csv" if options.quick else "contention.csv")
     try:
-        collect(path, trees, options.quick, options.seconds)
+        collect(path, trees, options.quick, options.tasks, options.seconds)
     finally:
         if path.exists():
             path.with_suffix(".md").write_text(summary(path))
