@@ -334,7 +334,7 @@ def test_the_smaller_p_value_is_ranked_among_those_of_all_replicates():
     test, setting = prepared(ProjectedPIT.of_values(uniform(60, 6, seed=20)), weights=uniform(60, seed=52))  # no ties
     found = test.statistics(199, 1)
     rolled = [type(found)(*(part.roll(-row, 0) for part in found)) for row in range(200)]
-    p_values = [float(rowtests._by_signs(one, torch.ones(6), None, setting).p_value) for one in rolled]
+    p_values = [float(rowtests._by_signs(one, torch.ones(6), None, setting, 60).p_value) for one in rolled]
     assert sorted(round(200 * p) for p in p_values) == list(range(1, 201))
     # none is below the smaller of the two, or above twice that
     mean, largest = exceedance(found.pce.mean(-1)), exceedance(found.pce.amax(-1))
@@ -636,13 +636,13 @@ def test_one_row_is_not_adjusted():
         assert torch.equal(test.adjusted_p_value, test.p_value)
 
 
-def test_fewer_than_ten_cases_are_adjusted_by_holm():
-    for n_cases, options in ((9, {}), (20, {"case_weights": torch.tensor([1.0] * 4 + [1e-3] * 16)})):
+def test_fewer_than_thirty_cases_are_adjusted_by_holm():
+    for n_cases, options in ((9, {}), (29, {}), (20, {"case_weights": torch.tensor([1.0] * 4 + [1e-3] * 16)})):
         pit = ranked(normal(n_cases, 9, 2, seed=56), [Marginal(), Location(), PCA()], exchangeable=True)
         test = pce_test(pit, n_replicates=39, **options)
         assert torch.equal(test.adjusted_p_value, holm(test.p_value))
-    ten = pce_test(ranked(normal(10, 9, 2, seed=56), [Marginal(), Location(), PCA()]), n_replicates=39)
-    assert not torch.equal(ten.adjusted_p_value, holm(ten.p_value))
+    thirty = pce_test(ranked(normal(30, 9, 2, seed=57), [Marginal(), Location(), PCA()]), n_replicates=39)
+    assert not torch.equal(thirty.adjusted_p_value, holm(thirty.p_value))
 
 
 def single_targets(count):

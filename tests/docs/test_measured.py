@@ -143,3 +143,23 @@ def test_step_times_are_those_of_the_record():
         assert f"| {name} | {' | '.join(cells)} |" in written
     last = [ms(targets, "exact", "all", "fleet") for targets in dimensions]
     assert f" | {' | '.join(last)} |" in decision
+
+
+def test_what_is_said_of_rows_with_several_projections_is_what_was_recorded():
+    size, family, power = (records(f"rows/{name}.csv") for name in ("size", "family", "power"))
+    repetitions, rates = int(size[0]["repetitions"]), [float(row["rejected"]) for row in size]
+    bound = stats.binom.ppf(1 - 0.05 / len(size), repetitions, 0.05) / repetitions
+    assert max(rates) <= bound
+    assert f"The highest of {len(size)} cells is {percent(max(rates))} in {repetitions:,} repetitions" in PAGE
+    assert f"the binomial bound at 0.05 / {len(size)} is {percent(bound)}" in PAGE
+    full = [float(row["rejected"]) for row in size if float(row["attainable"]) < 0.02]
+    assert 0.045 <= sum(full) / len(full) <= 0.055
+    assert f"the mean is {100 * sum(full) / len(full):.2f} %" in PAGE
+    worst = max(float(row["rejected"]) for row in family)
+    assert worst <= stats.binom.ppf(1 - 0.05 / len(family), repetitions, 0.05) / repetitions
+    assert f"at most {percent(worst)} of 1,000 data sets, in {len(family)} worlds" in PAGE
+    gains = sorted(float(row["gain"]) for row in power)
+    assert f"{len(power)} cells: the median change is {100 * gains[len(gains) // 2]:+.1f} points" in PAGE
+    assert f"up to {100 * gains[-1]:.0f} points more often" in PAGE
+    for gain in gains[:2]:
+        assert f"{-100 * gain:.1f} points (spread in all" in PAGE

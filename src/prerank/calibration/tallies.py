@@ -22,16 +22,17 @@ from prerank.randomness import case_keys
 
 @dataclass(frozen=True, eq=False)
 class Chunking:
-    """What all chunks share: the setting of the test, and how many replicates and groups there are."""
+    """What all chunks share: the setting of the test, and how many replicates, groups and pre-ranks there are."""
 
     setting: Setting
     n_replicates: int
     n_groups: int
+    n_rows: int = 1
 
     @property
     def n_picked(self) -> int:
         """Replicates of single projections, which cannot be added later."""
-        return max(self.n_replicates, enough_replicates(self.n_groups))
+        return max(self.n_replicates, enough_replicates(self.n_groups * self.n_rows))
 
 
 class Tally(NamedTuple):

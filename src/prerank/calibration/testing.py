@@ -145,12 +145,14 @@ def assembled(
         ]
 
     first = rows(n_replicates)
-    found, enough = _together(first, setting), enough_replicates(n_groups)
+    found = _together(first, setting)
+    factor = len(first) if setting.is_small(FEWEST_STEPS) else 1  # Holm's method multiplies
+    enough = enough_replicates(n_groups * factor)
     if enough > n_replicates:
         small = found["adjusted_p_value"].amin(-1) <= 10 / (n_replicates + 1)
         # what more replicates could have given, had a p-value asked for them; several that tie can do no more
-        alone = found["attainable"] * (n_replicates + 1) < 1.5
-        found["attainable"] = torch.where(alone, 1.0 / (enough + 1), found["attainable"])
+        alone = found["attainable"] * (n_replicates + 1) < 1.5 * factor
+        found["attainable"] = torch.where(alone, factor / (enough + 1), found["attainable"])
         if small.any():
             finer = _together(rows(enough), setting)
             found = {

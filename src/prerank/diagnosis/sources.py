@@ -202,7 +202,7 @@ class LazySource:
             None if blocks is None else int(blocks.max()) + 1,
             None if shares is None else float(shares.square().sum()),
         )
-        chunking = Chunking(setting, asked.n_replicates, n_groups)
+        chunking = Chunking(setting, asked.n_replicates, n_groups, len(self.preranks))
         ids = torch.arange(len(self.y)) if self.ids is None else self.ids
         places = torch.full((len(self.y),), -1)
         places[cases] = torch.arange(len(cases))
