@@ -93,7 +93,8 @@ def pits() -> list[Tensor]:
     law = mixture(80)
     y, members = law.ensemble(1, seed=1).members[:, 0], law.ensemble(30).members
     found = [projected_pit(y, forecast, exchangeable=True) for forecast in (Ensemble(members), law)]
-    return [part for pit in found for part in (pit.lower, pit.upper, pit.tied, pit.points.lower)]
+    points = [part.points.lower for pit in found for part in pit.parts if part.points is not None]
+    return [part for pit in found for part in (pit.lower, pit.upper, pit.tied)] + points
 
 
 def scores() -> list[Tensor]:

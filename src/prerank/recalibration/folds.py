@@ -42,12 +42,12 @@ def folds_of(
             "give more held-out data"
         )
     worth = len(sizes) if weights is None else _worth(np.bincount(block, weights=weighed) / np.bincount(block))
-    if worth < 2 * count - 1e-6:
+    if worth < count - 1e-6:
         kind = "cases" if blocks is None else "blocks"
         raise ValueError(
             f"case_weights are so uneven that {len(sizes)} {kind}, {int((sizes > 0).sum())} of positive weight, are worth "
             f"{worth:.1f} equally weighted ones, too few for {count}-fold cross-validation, which needs at least "
-            f"{2 * count}; give more held-out data, or more even weights"
+            f"{count}; give more held-out data, or more even weights"
         )
     order = numpy_generator(seed, "recalibration folds").permutation(len(sizes))
     fold_of_block, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(count)
