@@ -13,7 +13,13 @@ from prerank.calibration.errors import (
     reliability_curve,
 )
 from prerank.calibration.inputs import checked_case_ids, label_array, require_power, require_whole
-from prerank.calibration.interval import PCEInterval, pce_interval, pce_intervals, pce_intervals_of_groups
+from prerank.calibration.interval import (
+    FEWEST_BLOCKS,
+    PCEInterval,
+    pce_interval,
+    pce_intervals,
+    pce_intervals_of_groups,
+)
 from prerank.calibration.intervals import Intervals
 from prerank.calibration.jointcdf import cases_at_once
 from prerank.calibration.null import Band, PCENull, corrected_pce, in_quadrature, pce_null, reliability_band
@@ -51,6 +57,7 @@ from prerank.calibration.testing import (
 from prerank.calibration.views import DistributionView, Learnt, Needs, PointsView, View, needs_of, view_of
 
 __all__ = [
+    "FEWEST_BLOCKS",
     "HDR",
     "LEVEL",
     "MOST_GROUPS",

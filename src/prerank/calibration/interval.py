@@ -18,7 +18,7 @@ from prerank.randomness import bits_of_steps, case_keys
 
 MANY_CASES = 100_000  # from here on sets of cases are resampled: their sums cost one pass, and say the same
 _SETS = 4096
-FEWEST_BLOCKS = 20  # an interval from fewer independent blocks would hold too rarely what it promises
+FEWEST_BLOCKS = 20  # of fewer independent blocks tests are approximate, and an interval would hold too rarely
 
 
 class PCEInterval(NamedTuple):

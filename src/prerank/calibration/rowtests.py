@@ -16,9 +16,7 @@ from prerank.calibration.projectedpit import PreRankPIT
 from prerank.calibration.signs import Setting, SignTest
 
 FEWEST_SIGNS = 10  # cases from which on signs are enough; of fewer, projections are tested one by one
-FEWEST_STEPS = (
-    30  # cases from which on signs know the smallest of several exact p-values; with fewer it is Holm's method
-)
+FEWEST_STEPS = 30  # cases from which on p-values are adjusted in steps with the same signs; of fewer by Holm's method
 _STEPS = 1 << 20  # in which ties between statistics are broken
 
 Picked = Callable[[slice, PreRankPIT, int], Replicates | None]

@@ -82,7 +82,7 @@ def tally(
     """The tally of PITs with exchangeable points, (n, K); `blocks` (n,) are numbers, `shares` (n,) weights of the whole."""
     setting = chunking.setting
     chosen = (places % sampled(setting.n_cases).step == 0).nonzero()[:, 0]
-    singles = [part for part in pit.parts if len(part.names) == 1 or setting.n_effective < FEWEST_SIGNS]
+    singles = [part for part in pit.parts if len(part.names) == 1 or setting.is_small(FEWEST_SIGNS)]
     return Tally(
         ((places, _observations(pit)),),
         ((places[chosen], pit.select(chosen)),) if len(chosen) else (),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from prerank.calibration import (
+    FEWEST_BLOCKS,
     LEVEL,
     PCETest,
     PreRank,
@@ -20,7 +21,7 @@ from prerank.calibration import (
 from prerank.diagnosis.calls import call_of
 from prerank.diagnosis.groups import GroupedCheck, grouped
 from prerank.diagnosis.options import block_labels, groups_of, weight_per_case
-from prerank.diagnosis.result import FEW_BLOCKS, Check, tables
+from prerank.diagnosis.result import Check, tables
 from prerank.diagnosis.sources import Asked, LazySource, MemorySource, Source
 from prerank.forecast import as_tensor, is_lazy, label_text
 from prerank.parallel import single_threaded
@@ -178,8 +179,8 @@ def _one(
         notes.append(f"PITs: {hidden_error(pit) or f'the observation has a weight of {pit.own_weight:.2g} on average'}")
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
     n_blocks = None if labels is None else len((labels if weights is None else labels[weights > 0]).unique())
-    if n_blocks is not None and n_blocks < FEW_BLOCKS:
-        notes.append(f"{n_blocks} blocks: tests by signs of fewer than {FEW_BLOCKS} blocks are approximate")
+    if n_blocks is not None and n_blocks < FEWEST_BLOCKS:
+        notes.append(f"{n_blocks} blocks: tests by signs of fewer than {FEWEST_BLOCKS} blocks are approximate")
     notes.extend(_monte_carlo(test, asked.n_replicates, n_blocks is not None))
     return Check(
         *tables(pit, test, labels, weights),
@@ -221,7 +222,7 @@ def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
     """The same table for PITs computed elsewhere: (N,) or (N, K), one row per column.
 
     p-values are adjusted for the columns in steps, by random signs of whole cases, which keep whatever dependence the
-    columns have; of fewer than ten cases by Holm's method.
+    columns have; of fewer than thirty cases by Holm's method.
 
     >>> import numpy as np
     >>> check_pits(np.linspace(0.001, 0.999, 200)).calibrated

@@ -28,8 +28,6 @@ from prerank.diagnosis.pictures import panels
 from prerank.reporting import PreRankPanel, diagnosis_figure, p_text, render, save_named, write_page
 from prerank.wording import counted
 
-FEW_BLOCKS = 20  # tests of fewer are approximate, and there is no interval
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Check:
