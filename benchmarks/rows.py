@@ -156,6 +156,10 @@ def power_cells() -> Iterator[Cell]:
         yield Cell("power", "marginal", "right, .5", 200, 20, 10, "half counts", wrong=wrong)
     for n_members in (5, 20):
         yield Cell("power", "marginal", "right, 0", 200, n_members, 10, "one Poisson", wrong="a tied one")
+    for n_members, n_targets in ((2, 10), (20, 10), (8, 24)):  # errors that cancel in the mean curve
+        for wrong in ("opposite bias in all", "opposite spread in all"):
+            for dependence in ("right, 0", "right, .8"):
+                yield Cell("power", "marginal", dependence, 200, n_members, n_targets, wrong=wrong)
     for wrong in ("bias in all", "spread in one", "spread in all"):
         for n_cases in (50, 200):
             yield Cell("power", "PCA of a law", "right, .5", n_cases, 0, 4, wrong=wrong)
@@ -205,10 +209,13 @@ def errors(cell: Cell) -> tuple[Tensor, Tensor]:
     if cell.wrong == "a continuous one":
         first, count = cell.n_targets - 1, 1
     chosen = slice(first, first + count)
-    if cell.wrong.startswith("spread"):
+    if "spread" in cell.wrong:
         factor[chosen] = 1 - min(0.6, (0.3 if count > 1 else 0.45) * size)
     elif count:
         bias[chosen] = {1: 0.25}.get(count, 0.1 if count == cell.n_targets else 0.17) * size
+    if cell.wrong.startswith("opposite"):  # every second target is too high, or too wide
+        bias[1::2] *= -1
+        factor[1::2] = 1 / factor[1::2]
     return bias, factor
 
 

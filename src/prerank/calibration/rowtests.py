@@ -13,7 +13,7 @@ from prerank.calibration.adjustment import holm
 from prerank.calibration.exchange import Replicates
 from prerank.calibration.null import REPLICATES, PCENull, maximum_null, null_cells, pce_null
 from prerank.calibration.projectedpit import PreRankPIT
-from prerank.calibration.signs import Setting, SignTest
+from prerank.calibration.signs import Setting, SignReplicates, SignTest
 
 FEWEST_SIGNS = 10  # cases from which on signs are enough; of fewer, projections are tested one by one
 FEWEST_STEPS = 30  # cases from which on p-values are adjusted in steps with the same signs; of fewer by Holm's method
@@ -48,7 +48,7 @@ def row_of(
     part: PreRankPIT,
     columns: slice,
     signs: SignTest,
-    by_signs: Replicates,
+    by_signs: SignReplicates,
     picked: Picked,
     setting: Setting,
     weighted: bool,
@@ -61,7 +61,7 @@ def row_of(
     Several, or blocks: random signs. Few cases have few patterns of signs, so their projections are tested one by one.
     """
     known = bool(part.law_is_known.all()) and not weighted
-    found = Replicates(*(values[..., columns] for values in by_signs))
+    found = Replicates(by_signs.pce[..., columns], by_signs.maximum[..., columns])
     if setting.n_blocks is None and (len(part.names) == 1 or setting.is_small(FEWEST_SIGNS)):
         if known:
             return _exact(part, found, setting, n_replicates, power)
@@ -79,7 +79,7 @@ def row_of(
     own = None
     if known and setting.n_blocks is None:
         own = _share_above(_law(part, setting, power).sample, found.pce[0])
-    return _by_signs(found, calibrated, own, setting, signs.n_told)
+    return _by_signs(found, by_signs.pooled.get(part.prerank), calibrated, own, setting, signs.n_told)
 
 
 def _exact(part: PreRankPIT, found: Replicates, setting: Setting, n_replicates: int, power: float) -> RowTest:
@@ -152,21 +152,28 @@ def _with_own(by_signs: Replicates, own: Tensor) -> Tensor:
 
 
 def _by_signs(
-    found: Replicates, calibrated: Tensor | None, own: Tensor | None, setting: Setting, n_units: int
+    found: Replicates,
+    pooled: Tensor | None,
+    calibrated: Tensor | None,
+    own: Tensor | None,
+    setting: Setting,
+    n_units: int,
 ) -> RowTest:
     """Mean and maximum of the projections' PCEs over the expected ones (S, k), against random signs of cases or blocks.
 
-    The mean sees an error in all projections, the maximum one in a single one. The smaller of their p-values is compared
-    with that of every replicate, so that taking it costs what it should. `own` (S, k) are the exact p-values of single
-    projections, where they are known: ranks at both ends make signs cautious about the one they belong to.
+    The mean sees errors in all projections, the maximum one in a single one, and the PCE of the mean curve (`pooled`, where
+    there are several) an error that all projections share. The smallest of their p-values is compared with that of every
+    replicate, so that taking it costs what it should. `own` (S, k) are the exact p-values of single projections, where
+    they are known.
     """
     n_replicates = len(found.pce) - 1
     of_signs = found.pce[1:].mean(0)
     unit = of_signs if calibrated is None else calibrated
     relative = torch.where(unit > 0, found.pce / unit, 0.0)
-    statistic, largest = relative.mean(-1), relative.amax(-1)
-    if relative.shape[-1] > 1:
-        statistic = -torch.minimum(_resolved(statistic), _resolved(largest))
+    statistic = relative.mean(-1)
+    if pooled is not None:
+        several = [_resolved(values) for values in (statistic, relative.amax(-1), pooled)]
+        statistic = -torch.stack(several).amin(0)
     p_values = exceedance(statistic)
     p_value = p_values[0]
     strengths = _resolved(found.pce) if own is None else _with_own(found, len(found.pce) * own)

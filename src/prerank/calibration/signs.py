@@ -13,13 +13,14 @@ neither the order of the cases, nor chunks, nor the processor changes a replicat
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from prerank.calibration.curvetable import Coded, whole
-from prerank.calibration.exchange import Replicates, known_spread, points_of
+from prerank.calibration.exchange import known_spread, points_of
 from prerank.calibration.null import null_cells
 from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
 from prerank.chunks import at_once, chunks
@@ -31,6 +32,7 @@ _WHOLE = 1 << 30  # what the weights of all cases sum to, as whole numbers
 _DIGITS = 52  # binary digits of a sum that is exact in double precision
 _MOST_DIGITS = 40
 _BITS = 31  # of a hash
+_STEPS = 1 << 20  # in which the scale of replicates is measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,14 +188,41 @@ def spread_from(squares: Tensor, setting: Setting) -> Tensor:
 
 def signs_of(pit: ProjectedPIT, sums: list[UnitSums], setting: Setting, spread: Tensor) -> "SignTest":
     """The sums of all cases, ready for replicates; where `spread` (S, J, K) is not known (NaN) it is that of the sums."""
+    ends = list(accumulate(len(part.names) for part in pit.parts))
+    several = {
+        part.prerank: slice(end - len(part.names), end)
+        for part, end in zip(pit.parts, ends, strict=True)
+        if len(part.names) > 1
+    }
     total = setting.total * 2.0**setting.digits
-    unknown = spread.isnan()
-    if unknown.any():
-        seen = (at_levels(sums, len(pit.names)) / total).square().sum(1).sqrt().mT
+    unknown, scale = spread.isnan(), torch.ones_like(spread[:, 0])
+    if several or unknown.any():
+        seen = _seen_spread(sums, spread) / total
         spread = torch.where(unknown, seen, spread)
-    return SignTest(
-        sums, setting.keys(pit.case_ids), total, setting.levels, _centre(pit, setting.levels), spread, unknown
-    )
+        if setting.n_blocks is None:
+            scale = _scale(pit, spread, seen)
+    keys, centre = setting.keys(pit.case_ids), _centre(pit, setting.levels)
+    return SignTest(sums, several, keys, total, setting.levels, centre, spread, unknown, scale)
+
+
+def _seen_spread(sums: list[UnitSums], like: Tensor) -> Tensor:
+    """Standard deviation of a replicate before it is scaled, in the unit of the sums, (S, J, K)."""
+    found = torch.empty_like(like.mT)
+    for piece in _pieces(sums, sums[0].sums.shape[1], like.shape[1]):
+        found[piece.sets, piece.columns] = piece.at_levels().square().sum(1).sqrt()
+    return found.mT
+
+
+def _scale(pit: ProjectedPIT, spread: Tensor, seen: Tensor) -> Tensor:
+    """What a projection's replicates are multiplied by, (S, K), so that they vary as calibrated curves do.
+
+    Ranks at both ends, those of a forecast with too small a spread, make signed sums too large, and ranks in the middle
+    too small. Under calibration this factor tends to one.
+    """
+    randomised = torch.tensor([not part.unrandomised for part in pit.parts for _ in part.names], device=seen.device)
+    expected, found = spread.sum(1), seen.sum(1)
+    scale = torch.where(randomised & (found > 0), expected / found, 1.0)
+    return (scale * _STEPS).round() / _STEPS  # so that rounding errors of the spread change no replicate
 
 
 class _Piece(NamedTuple):
@@ -208,6 +237,11 @@ class _Piece(NamedTuple):
         """Which projections these are."""
         return self.part.columns[self.some]
 
+    def at_levels(self) -> Tensor:
+        """Contributions at the levels, (s, units, k, J)."""
+        curves = None if self.part.curves is None else self.part.curves[self.some]
+        return UnitSums(self.columns, self.part.sums[self.sets][:, :, self.some], curves).at_levels()
+
     def curves(self, signs: Tensor) -> Tensor:
         """Curves less their expectation for signs (B, units), in the unit of the sums: (s, k, B, J)."""
         sums = self.part.sums[self.sets][:, :, self.some].movedim(1, 0)  # (units, s, k, U)
@@ -215,21 +249,45 @@ class _Piece(NamedTuple):
         return found if self.part.curves is None else found.double() @ self.part.curves[self.some]
 
 
+def _pieces(sums: list[UnitSums], n_rows: int, n_levels: int) -> Iterator[_Piece]:
+    """Pieces so small that `n_rows` curves of each of their projections may be held together."""
+    for part in sums:
+        device, values = part.sums.device, n_rows * max(part.sums.shape[-1], n_levels)
+        for some in chunks(part.sums.shape[2], values, device):
+            for sets in chunks(len(part.sums), values * (some.stop - some.start), device):
+                yield _Piece(part, sets, some)
+
+
+class SignReplicates(NamedTuple):
+    """Statistics of the data, in row 0, and of every set of signs.
+
+    The PCE and the largest standardised deviation of each projection, (B + 1, S, K), and for pre-ranks with several the PCE
+    of their mean curve, (B + 1, S).
+    """
+
+    pce: Tensor
+    maximum: Tensor
+    pooled: dict[str, Tensor]
+
+
 class SignTest(NamedTuple):
     """Sums of all cases, ready for replicates; `total` is the weight of all, in the unit of the sums.
 
-    Curves are measured from `levels` (J,), contributions from their expectation `centre` (J, K) under calibration, which
-    differs from the levels for unrandomised ranks alone; `spread` (S, J, K) is that of a calibrated curve, and
-    `is_guess` says where it comes from the sums themselves.
+    `several` names the pre-ranks with several projections. Curves are measured from `levels` (J,), contributions from their
+    expectation `centre` (J, K) under calibration, which differs from the levels for unrandomised ranks alone; `spread`
+    (S, J, K) is that of a calibrated curve, `is_guess` says where it comes from the sums themselves, and `scale` (S, K)
+    multiplies replicates.
     """
 
     sums: list[UnitSums]
+    several: dict[str, slice]
     keys: Tensor
     total: float
     levels: Tensor
     centre: Tensor
     spread: Tensor
     is_guess: Tensor
+    scale: Tensor
 
     @property
     def n_told(self) -> int:
@@ -245,45 +303,73 @@ class SignTest(NamedTuple):
         pits = at_levels(self.sums, self.spread.shape[-1]).mean(-1) / self.total
         return (pits - pits.mean(1, keepdim=True)).square().sum(1) * setting.n_effective
 
-    def statistics(self, n_replicates: int, power: float) -> Replicates:
-        """Those of the data, in row 0, and of `n_replicates` sets of signs, for all projections: (B + 1, S, K)."""
+    def statistics(self, n_replicates: int, power: float) -> SignReplicates:
+        """Those of the data, in row 0, and of `n_replicates` sets of signs."""
         spread = self.spread
         n_sets, n_projections = len(spread), spread.shape[-1]
         shape = (n_replicates + 1, n_sets, n_projections)
         errors, maxima = (torch.empty(shape, dtype=torch.float64, device=spread.device) for _ in range(2))
         offset = (self.centre - self.levels[:, None]).mT  # (K, J)
         inside = ((self.levels > 0) & (self.levels < 1))[:, None] & (spread > 1e-12)
-        scale = (inside / torch.where(inside, spread, 1.0)).mT  # (S, K, J)
-        n_rows = min(n_replicates + 1, at_once(len(self.keys), spread.device))
-        for start in range(0, n_replicates + 1, n_rows):
-            rows = slice(start, min(start + n_rows, n_replicates + 1))
-            signs = self._signs(rows)
+        standardise = (inside / torch.where(inside, spread, 1.0)).mT  # (S, K, J)
+
+        def pce_of(curves: Tensor) -> Tensor:
+            return curves.abs().pow(power).mean(-1)
+
+        data = torch.empty_like(standardise)
+        for part in self.sums:
+            curves = part.sums.sum(1, keepdim=True)
+            data[:, part.columns] = UnitSums(part.columns, curves, part.curves).at_levels()[:, 0].double() / self.total
+        data += offset
+        errors[0], maxima[0] = pce_of(data), (data.abs() * standardise).amax(-1)
+        pooled = {name: errors.new_empty(shape[:2]) for name in self.several}
+        for name, columns in self.several.items():
+            pooled[name][0] = pce_of(data[:, columns].mean(1))
+
+        sums = {name: self._pooled_sums(columns) for name, columns in self.several.items() if n_replicates}
+        n_rows = max(1, min(n_replicates, at_once(len(self.keys), spread.device)))
+        for start in range(0, n_replicates, n_rows):
+            signs = self._signs(start, min(start + n_rows, n_replicates))
+            rows = slice(start + 1, start + 1 + len(signs))
 
             def write(piece: _Piece, rows: slice = rows, signs: Tensor = signs) -> None:
                 own = piece.columns
                 curves = piece.curves(signs) / self.total
+                curves *= self.scale[piece.sets][:, own, None, None]
                 if offset.any():
                     curves += offset[own][:, None]
                 curves.abs_()  # (s, k, B, J)
                 cells = (rows, piece.sets, own)
-                maxima[cells] = (curves * scale[piece.sets][:, own, None]).amax(-1).movedim(-1, 0)
+                maxima[cells] = (curves * standardise[piece.sets][:, own, None]).amax(-1).movedim(-1, 0)
                 errors[cells] = (curves if power == 1 else curves.pow_(power)).mean(-1).movedim(-1, 0)
 
-            in_threads(write, list(self._pieces(len(signs))), spread=spread.device.type == "cpu")
-        return Replicates(errors, maxima)
+            def write_pooled(name: str, rows: slice = rows, signs: Tensor = signs) -> None:
+                mean = offset[self.several[name]].mean(0)
+                for sets in chunks(n_sets, len(signs) * len(self.levels), spread.device):
+                    curves = signs @ sums[name][sets] / self.total  # (s, B, J)
+                    pooled[name][rows, sets] = pce_of(curves + mean).T
 
-    def _pieces(self, n_rows: int) -> Iterator["_Piece"]:
+            on_cpu = spread.device.type == "cpu"
+            in_threads(write, list(_pieces(self.sums, len(signs), len(self.levels))), spread=on_cpu)
+            in_threads(write_pooled, list(sums), spread=on_cpu)
+        return SignReplicates(errors, maxima, pooled)
+
+    def _pooled_sums(self, columns: slice) -> Tensor:
+        """Scaled contributions averaged over the projections of a pre-rank, rounded to whole numbers, (S, units, J)."""
+        n_sets, n_units = self.sums[0].sums.shape[:2]
+        found = self.scale.new_zeros(n_sets, n_units, len(self.levels))
         for part in self.sums:
-            device, values = part.sums.device, n_rows * max(part.sums.shape[-1], len(self.levels))
-            for some in chunks(part.sums.shape[2], values, device):
-                for sets in chunks(len(part.sums), values * (some.stop - some.start), device):
-                    yield _Piece(part, sets, some)
+            own = ((part.columns >= columns.start) & (part.columns < columns.stop)).nonzero()[:, 0]
+            curves = None if part.curves is None else part.curves[own]
+            scale = self.scale[:, part.columns[own]]
+            for sets in chunks(n_sets, n_units * len(own) * len(self.levels), found.device):
+                several = UnitSums(own, part.sums[sets][:, :, own], curves).at_levels().double()
+                found[sets] += torch.einsum("sukj,sk->suj", several, scale[sets])
+        return (found / (columns.stop - columns.start)).round()
 
-    def _signs(self, rows: slice) -> Tensor:
-        """Row 0 has the data as they are; the sign of a unit in any other depends on its key and the row alone."""
-        first, last = max(0, rows.start - 1), rows.stop - 1
-        start = first // _BITS
-        words = bits_of_steps(self.keys, start, -(-last // _BITS))  # every word has the signs of 31 rows
+    def _signs(self, start: int, stop: int) -> Tensor:
+        """Those of some replicates, (B, units): a sign depends on the key of its unit and the replicate alone."""
+        first = start // _BITS
+        words = bits_of_steps(self.keys, first, -(-stop // _BITS))  # every word has the signs of 31 replicates
         bits = (words[..., None] >> torch.arange(_BITS, device=words.device)) & 1
-        signs = (2 * bits - 1).flatten(1)[:, first - start * _BITS : last - start * _BITS].double().T
-        return signs if rows.start else torch.cat([signs.new_ones(1, len(self.keys)), signs])
+        return (2 * bits - 1).flatten(1)[:, start - first * _BITS : stop - first * _BITS].double().T

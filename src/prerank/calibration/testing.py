@@ -81,8 +81,8 @@ def pce_test(
     One projection: the exact null distribution, which depends on the numbers of cases and members alone; where ranks tie,
     or members or cases have weights, it comes from picking among the points of each case, so pass
     `projected_pit(..., exchangeable=True)`. Several projections of one pre-rank: random signs of whole cases, which keep
-    the dependence between projections that is observed, and the mean and the maximum of their PCEs, each over its
-    expected value. With fewer than ten cases each projection is tested exactly, with Bonferroni's factor.
+    the dependence between projections that is observed, and the smallest p-value of three statistics: the mean and the
+    maximum of their PCEs, each over its expected value, and the PCE of their mean curve. With fewer than ten cases each projection is tested exactly, with Bonferroni's factor.
     p = (1 + #{null >= observed}) / (B + 1).
     `blocks` (N,) are labels of dependent cases, which share a sign. p-values are adjusted for several pre-ranks in steps,
     with the same signs. If they are to be adjusted for `n_groups` groups of cases too, small ones come from as many more
