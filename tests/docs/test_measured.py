@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import statistics
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,36 @@ def test_step_times_are_those_of_the_record():
         assert f"| {name} | {' | '.join(cells)} |" in written
     last = [ms(targets, "exact", "all", "fleet") for targets in dimensions]
     assert f" | {' | '.join(last)} |" in decision
+
+
+def test_what_calls_lose_beside_other_programs_is_what_was_recorded():
+    found = records("contention/contention.csv")
+
+    def seconds(task, **asked):
+        return [float(r["seconds"]) for r in found if r["task"] == task and all(r[k] == v for k, v in asked.items())]
+
+    def alone(task, threads="1"):
+        return statistics.median(seconds(task, tree="now", threads=threads, beside="0"))
+
+    def worst(task, tree, threads="0"):
+        return max(seconds(task, tree=tree, threads=threads)) / alone(task)
+
+    tasks = list(dict.fromkeys(r["task"] for r in found if r["tree"] == "before"))
+    assert len(tasks) == 4
+    floor = worst("fixed work", "now", "1")
+    for task in tasks:
+        assert f"| {task} | {worst(task, 'now'):.1f} | {worst(task, 'before'):.1f} | {floor:.1f} |" in PAGE
+    for task, words in {
+        "check 10,000 x 100 x 16": "one for 10,000 cases, 100 members and 16 targets",
+        "check 10,000 x 20 x 10": "for 10,000 x 20 x 10",
+        "check 100 x 10 x 2": "for 100 x 10 x 2",
+    }.items():
+        ratio = f"{alone(task, '2') / alone(task):.2f} times"
+        assert re.search(f"{re.escape(ratio)}( as long as)? {re.escape(words)}", PAGE), (task, ratio)
+        assert len({r["bits"] for r in found if r["task"] == task and r["tree"] == "now"}) == 1
+    small = statistics.median(seconds(tasks[0], tree="now", threads="0", beside="0"))
+    before = statistics.median(seconds(tasks[0], tree="before", threads="0", beside="0"))
+    assert 1.2 < small / before < 1.3  # "a quarter longer"
 
 
 def test_what_is_said_of_rows_with_several_projections_is_what_was_recorded():
