@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from prerank._writing import whole_file
 from prerank.cli.benchmark import available_locally
-from prerank.data import PAPER_SEEDS
+from prerank.datasets.splitting import PAPER_SEEDS
 from prerank.studies.benchmark.plan import preranks_of
 from prerank.studies.benchmark.work import Prepared, Settings, prepare
 from prerank.studies.protocols import AS_PUBLISHED
 from prerank.studies.variants import evaluation_table
 from prerank.training import FitOptions, Run, TrainingSet, fit
-from prerank.writing import whole_file
 
 STEPS = {
     "true draws, rank, whole test set": ("true", "rank", "whole"),
@@ -45,7 +45,7 @@ def alphabetical(data: Prepared, names: list[str]) -> Prepared:
 
 
 def target_names(dataset: str) -> list[str]:
-    from prerank.data import load
+    from prerank.datasets import load
 
     return list(load(dataset, accept_licence=True).y_names)
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from prerank._writing import whole_file
 from prerank.studies.benchmark.plan import NONE, PRERANKS, Ablation
 from prerank.studies.benchmark.records import Results, read_results
 from prerank.studies.benchmark.run import run_benchmark
 from prerank.studies.benchmark.summaries import EXACT_PROTOCOL, PUBLISHED_PROTOCOL, Protocol, baseline, penalised
 from prerank.studies.benchmark.work import Settings
 from prerank.studies.variants import VARIANTS
-from prerank.writing import whole_file
 
 
 def table(results: Results) -> pd.DataFrame:

@@ -23,8 +23,8 @@ import torch
 
 from prerank import HDR, Ensemble, Marginal, Scale
 from prerank.calibration import pce, pce_null, projected_pit
-from prerank.data import PAPER_SPLIT, keyed_order
-from prerank.estimator import MixtureRegressor
+from prerank.datasets.splitting import PAPER_SPLIT, keyed_order
+from prerank.regression import MixtureRegressor
 from prerank.scores import Fair, energy_score
 
 RESULTS = Path(__file__).parent.parent / "results" / "estimator"

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from prerank import Ensemble, GaussianMixture, Recalibrator, check, energy_score, nll, paper_preranks, variogram_score
-from prerank.forecast import equally_weighted_draws
+from prerank._wording import counted
+from prerank.forecasts import equally_weighted_draws
 from prerank.randomness import torch_generator
 from prerank.recalibration import Affine, Dressing, EnsembleCopulaCoupling, Tilt
 from prerank.scores import Paper
-from prerank.wording import counted
 
 N_DRAWS = 100  # of a corrected law
 N_REPLICATES = 199

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from prerank import Ensemble, Location, Marginal, Scale, pce_test, projected_pit, reliability_curve
 from prerank.calibration import centred_levels
-from prerank.calibration.interval import pce_intervals
+from prerank.calibration.confidence import pce_intervals
 from prerank.calibration.null import in_quadrature
 from prerank.randomness import torch_generator
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from prerank.calibration import Marginal, PreRank, paper_preranks, pce, pce_null
-from prerank.forecast import GaussianMixture
+from prerank.calibration import pce, pce_null
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import Marginal, PreRank, paper_preranks
 from prerank.studies.published import SoftDraws, published_pit, with_gumbel
 from prerank.training import PreRankPenalty
 

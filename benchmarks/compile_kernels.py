@@ -25,8 +25,8 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from prerank.calibration import paper_preranks
-from prerank.kernels import choosing
+from prerank._kernels import choosing
+from prerank.preranks import paper_preranks
 from prerank.studies.published import PublishedPenalty
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
 

@@ -76,7 +76,7 @@ def recalibration() -> Callable[[], str]:
     import numpy as np
 
     from prerank import Recalibrator, as_ensemble
-    from prerank.forecast import equally_weighted_draws
+    from prerank.forecasts import equally_weighted_draws
 
     truth = np.random.default_rng(2).normal(size=(600, 31, 3))
     y, members = 1.3 * truth[:300, 0] + 0.2, as_ensemble(truth[:300, 1:])
@@ -93,7 +93,7 @@ def regressor() -> Callable[[], str]:
     import warnings
 
     from prerank import MixtureRegressor
-    from prerank.data import Bimodal
+    from prerank.datasets import Bimodal
 
     table = Bimodal().table(2000)
 
@@ -154,7 +154,7 @@ def grant(threads: int) -> None:
 
     torch.set_num_threads(threads)
     try:
-        from prerank.parallel import granted
+        from prerank._parallel import granted
     except ImportError:  # an older tree
         return
     granted._processors = lambda: threads  # type: ignore[assignment]

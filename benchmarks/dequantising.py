@@ -24,8 +24,8 @@ import torch
 from crossfit import N_DRAWS, N_TEST, judged, markdown, task_of
 from estimator_settings import CHOOSING
 from prerank import Ensemble, paper_preranks
-from prerank.estimator import MixtureRegressor
-from prerank.estimator.dequantising import Dequantiser
+from prerank.regression import MixtureRegressor
+from prerank.regression.dequantising import Dequantiser
 
 DATASETS = ("births1", "wage", "wq", "meps21", "air", "births2", "scpf", "blogdata", "ansur2")
 SHARES, SEEDS = (1.0, 0.75, 0.5, 0.25), (0, 42, 866)
@@ -40,7 +40,7 @@ def one(name: str, seed: int, share: float) -> dict[str, Any]:
     if name in CHOOSING:
         task = task._replace(x_test=task.x[rest][:N_TEST], y_test=task.y[rest][:N_TEST])
 
-    with patch("prerank.estimator.dequantising.MIDDLE", share), warnings.catch_warnings():
+    with patch("prerank.regression.dequantising.MIDDLE", share), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = MixtureRegressor(random_state=seed).fit(
             task.x[fitted], task.y[fitted], validation_rows=np.arange(fitted.stop) >= n_train

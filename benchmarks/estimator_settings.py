@@ -93,7 +93,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 def regressor(setting: str, seed: int) -> Any:
     """The estimator of a setting."""
-    from prerank.estimator import MixtureRegressor
+    from prerank.regression import MixtureRegressor
 
     common = {"random_state": seed, "dequantise": True}
     if setting == NEW:
@@ -107,7 +107,8 @@ def regressor(setting: str, seed: int) -> Any:
 
 def prepare_tables(folder: Path) -> None:
     """Write at most ROWS rows of every dataset as arrays."""
-    from prerank.data import keyed_order, load
+    from prerank.datasets import load
+    from prerank.datasets.splitting import keyed_order
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in (*CHOOSING, *REPORTED):
@@ -122,8 +123,8 @@ def one(task: tuple[str, str, int], folder: Path) -> dict[str, Any]:
 
     import torch
 
-    from prerank.data import PAPER_SPLIT, keyed_order
-    from prerank.estimator.dequantising import Dequantiser
+    from prerank.datasets.splitting import PAPER_SPLIT, keyed_order
+    from prerank.regression.dequantising import Dequantiser
     from prerank.scores import Fair, energy_score
 
     torch.set_num_threads(1)

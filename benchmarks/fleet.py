@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from prerank.calibration import paper_preranks
+from prerank.preranks import paper_preranks
 from prerank.studies.published import PublishedPenalty
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
 

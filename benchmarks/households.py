@@ -8,8 +8,9 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from prerank.calibration import paper_preranks
-from prerank.data import PAPER_SEEDS, load, published_order, split
+from prerank.datasets import load, split
+from prerank.datasets.splitting import PAPER_SEEDS, published_order
+from prerank.preranks import paper_preranks
 from prerank.studies.evaluation import evaluate_both
 from prerank.training import Bar, FitOptions, Run, TrainingSet, fit
 

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import torch
 
 from fleet import compare
-from prerank.kernels import EIGENVECTORS, PROJECTIONS, Kernel, rows, without
+from prerank._kernels import EIGENVECTORS, PROJECTIONS, Kernel, rows, without
+from prerank._writing import whole_file
 from prerank.studies.protocols import AS_PUBLISHED
-from prerank.writing import whole_file
 from step_times import all_of, grid
 from training import BATCH, make_set, milliseconds_per_step
 
@@ -66,7 +66,7 @@ class Records:
 
 def kernels_of(protocol: str) -> list[Kernel]:
     """Those that are switched off in turn: in the published grid only what no other has."""
-    own = [kernel for kernel in rows() if kernel is PROJECTIONS or not kernel.fused.startswith("prerank.kernels.")]
+    own = [kernel for kernel in rows() if kernel is PROJECTIONS or not kernel.fused.startswith("prerank._kernels.")]
     return own if protocol == PUBLISHED else [kernel for kernel in rows() if kernel not in own]
 
 

@@ -14,11 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.calibration import Dependency, Scale, SmoothRank, bandwidths, pce_kde, principal_directions, smooth_pit
-from prerank.calibration.jointcdf import smooth_log_joint_cdf
-from prerank.forecast import Ensemble, GaussianMixture
-from prerank.kernels import MINIBATCH, without
+from prerank._kernels import MINIBATCH, without
+from prerank.calibration import SmoothRank, pce_kde, smooth_pit
+from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.models.network import mixture_from, perceptron
+from prerank.preranks import Dependency, Scale, principal_directions
+from prerank.preranks.joint_cdf import smooth_log_joint_cdf
+from prerank.preranks.point_density import bandwidths
 from prerank.randomness import mix, normal, normals_of_step
 from prerank.studies.published import soft_draws, soft_joint_cdf, with_gumbel
 from prerank.training import TrainingSet

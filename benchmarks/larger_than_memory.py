@@ -70,7 +70,7 @@ def checked(store: Path, n_cases: int | None, options: argparse.Namespace, how: 
     import xarray as xr
 
     from prerank import check
-    from prerank.calibration import paper_preranks
+    from prerank.preranks import paper_preranks
 
     torch.set_num_threads(options.threads)
     dataset = xr.open_zarr(store, consolidated=False).isel(case=slice(n_cases))
@@ -117,8 +117,9 @@ def throughput(store: Path, n_cases: int | None, options: argparse.Namespace, ho
     import xarray as xr
 
     from prerank import Marginal, check
-    from prerank.calibration import paper_preranks, projected_pit
-    from prerank.forecast import Ensemble
+    from prerank.calibration import projected_pit
+    from prerank.forecasts import Ensemble
+    from prerank.preranks import paper_preranks
 
     torch.set_num_threads(options.threads)
     dataset = xr.open_zarr(store, consolidated=False).isel(case=slice(n_cases))

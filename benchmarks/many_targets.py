@@ -23,9 +23,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from prerank.data import DataError, Heteroscedastic
-from prerank.estimator import MixtureRegressor
-from prerank.forecast import GaussianMixture
+from prerank.datasets import Heteroscedastic
+from prerank.forecasts import GaussianMixture
+from prerank.io import DataError
+from prerank.regression import MixtureRegressor
 
 RESULTS = Path(__file__).parent.parent / "results" / "estimator"
 TARGETS = (24, 30, 60, 100)
@@ -204,7 +205,8 @@ def summary(folder: Path) -> str:
         "",
         "Written by `benchmarks/many_targets.py`. Mean log-likelihood of 2,001 fresh rows after a fit to 2,000:",
         "`linear` has ten features, a linear mean and three common factors behind its errors; `moving` is",
-        "`prerank.data.Heteroscedastic`, whose mean is no line and whose scales and correlations move with two features.",
+        "`prerank.datasets.Heteroscedastic`, whose mean is no line and whose scales and correlations move with",
+        "two features.",
         "",
         "| law | targets | setting | truth | reference | network | used | warned |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",

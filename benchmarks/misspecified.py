@@ -21,10 +21,11 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from prerank.calibration import PreRank, paper_preranks, pce, pce_null, projected_pit
-from prerank.data import Bimodal, ClaytonDependent, Heteroscedastic
-from prerank.data.synthetic import Recipe
-from prerank.forecast import GaussianMixture
+from prerank.calibration import pce, pce_null, projected_pit
+from prerank.datasets import Bimodal, ClaytonDependent, Heteroscedastic
+from prerank.datasets.synthetic import Recipe
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import PreRank, paper_preranks
 from prerank.scores import energy_score
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
 

@@ -62,8 +62,8 @@ CORE = (
     "scores",
     "training/penalty.py",
     "training/tuning.py",
-    "data/splitting.py",
-    "data/cleaning.py",
+    "datasets/splitting.py",
+    "datasets/cleaning.py",
 )
 TESTS = {
     "calibration": ("tests/calibration", "tests/diagnosis", "tests/test_bad_inputs.py"),

@@ -34,7 +34,7 @@ from prerank import (
     pce_test,
     projected_pit,
 )
-from prerank.forecast import equally_weighted_draws
+from prerank.forecasts import equally_weighted_draws
 from prerank.randomness import torch_generator
 
 N_TEST = 1000

@@ -27,10 +27,9 @@ from torch import Tensor
 
 from other_bases import BASES, basis
 from prerank import Ensemble, GaussianMixture, Recalibrator, energy_score, paper_preranks, pce, pce_test, projected_pit
-from prerank.data import load, published_order, split
-from prerank.data.splitting import PAPER_SEEDS
-from prerank.estimator.dequantising import Dequantiser
-from prerank.forecast import Forecast, equally_weighted_draws
+from prerank.datasets import load, split
+from prerank.datasets.splitting import PAPER_SEEDS, published_order
+from prerank.forecasts import Forecast, equally_weighted_draws
 from prerank.recalibration import (
     Affine,
     EnsembleCopulaCoupling,
@@ -41,6 +40,7 @@ from prerank.recalibration import (
     Step,
     Tilt,
 )
+from prerank.regression.dequantising import Dequantiser
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
 from prerank.training.fleet import Architecture, forecast_of
 

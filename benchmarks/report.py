@@ -15,7 +15,7 @@ import numpy as np
 
 from prerank import Marginal, check
 from prerank.diagnosis import Check
-from prerank.reporting.panels import departures
+from prerank.plotting.panels import departures
 
 FOLDER = Path(__file__).parents[1] / "results" / "report"
 

@@ -14,8 +14,10 @@ import os
 
 import torch
 
-from prerank.calibration import paper_preranks
-from prerank.data import PAPER_DATASETS, DataError, load, split
+from prerank.datasets import load, split
+from prerank.datasets.catalogue import PAPER_DATASETS
+from prerank.io import DataError
+from prerank.preranks import paper_preranks
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
 
 MOST_ROWS = 4000

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from prerank import Ensemble, GaussianMixture, ProjectedPIT, paper_preranks, pce_null, pce_test, projected_pit
 from prerank.calibration import PCETest
-from prerank.calibration.rowtests import exceedance
+from prerank.calibration.row_test import exceedance
 from prerank.randomness import torch_generator
 
 LEVEL = 0.05

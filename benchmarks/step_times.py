@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 import vmap_peer
-from prerank.calibration import paper_preranks
+from prerank.preranks import paper_preranks
 from prerank.studies.benchmark.ahead import Kind, compile_first
 from prerank.studies.benchmark.plan import PUBLISHED_STRENGTH, preranks_of
 from prerank.studies.benchmark.work import Settings, device_name, processor_name

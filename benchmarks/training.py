@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
-from prerank.calibration import paper_preranks
-from prerank.training import FitOptions, PreRankPenalty, Run, Stopwatch, TrainingSet, fit
+from prerank.preranks import paper_preranks
+from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
+from prerank.training.progress import Stopwatch
 
 BATCH, DRAWS, FEATURES, COMPONENTS = 256, 100, 10, 5
 STRENGTHS = (0.01, 0.1, 1.0, 5.0, 10.0)

@@ -294,7 +294,7 @@ def difference(
     prerank: str, n_targets: int, compile_it: bool = False, batch: int = 24, n_draws: int = 30
 ) -> Difference:
     """Both for the same parameters, rows and random numbers, in double precision: two seeds by two strengths."""
-    from prerank.calibration import paper_preranks
+    from prerank.preranks import paper_preranks
     from prerank.training import NegativeLogLikelihood, PreRankPenalty, Run
     from prerank.training.fleet import Architecture, forecast_of, new_fleet
 

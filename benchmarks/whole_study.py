@@ -105,7 +105,8 @@ def _ablation(known: Callable[[Any], dict[str, Any]]) -> Any:
 
 
 def _available() -> tuple[str, ...]:
-    from prerank.data import PAPER_DATASETS, Elsewhere, locate
+    from prerank.datasets.catalogue import PAPER_DATASETS
+    from prerank.datasets.sources import Elsewhere, locate
 
     return tuple(entry.name for entry in PAPER_DATASETS if not isinstance(locate(entry), Elsewhere))
 

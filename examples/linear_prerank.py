@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from prerank import Ensemble, PreRankPenalty, check
-from prerank.calibration import LinearProjection, View
+from prerank.preranks import LinearProjection, View
 from prerank.training import FitOptions, Run, TrainingSet, fit, tune
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from prerank import Ensemble, PreRankPenalty, check
-from prerank.calibration import PointwiseProjection, View
+from prerank.preranks import PointwiseProjection, View
 from prerank.training import FitOptions, Run, TrainingSet, fit, tune
 
 

@@ -39,14 +39,16 @@ from prerank import (
     reliability_band,
     reliability_curve,
 )
-from prerank.calibration import RandomisedRank, SmoothRank, SquaredDifference, centred_levels, inclusive_levels, pce_kde
-from prerank.calibration.inputs import checked_case_ids, require_how
+from prerank.arrays import as_observations, as_tensor
+from prerank.calibration import RandomisedRank, SmoothRank, centred_levels, inclusive_levels, pce_kde
+from prerank.calibration.checks import checked_case_ids, require_how
 from prerank.calibration.pit import ClosedForm, EmpiricalRank
-from prerank.data import Table, split
-from prerank.data.cleaning import clean
-from prerank.data.errors import DataError
-from prerank.data.splitting import SplitProtocol
-from prerank.forecast import as_observations, as_tensor, differentiable_draws, equally_weighted_draws
+from prerank.datasets import Table, split
+from prerank.datasets.cleaning import clean
+from prerank.datasets.splitting import SplitProtocol
+from prerank.forecasts import differentiable_draws, equally_weighted_draws
+from prerank.io.errors import DataError
+from prerank.preranks import SquaredDifference
 from prerank.scores import Fair, TwoSets, crps, energy_score, nll, variogram_score
 from prerank.training import EnergyScore, Run
 

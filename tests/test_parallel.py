@@ -15,18 +15,18 @@ import pytest
 import torch
 from torch import Tensor
 
-import prerank.chunks
+import prerank._chunks
 from prerank import Custom, Ensemble, GaussianMixture, Location, Recalibrator, crps, energy_score, projected_pit
-from prerank.parallel import granted_threads, in_threads, single_threaded, single_threaded_blas, spreading
-from prerank.parallel.granted import VARIABLE, cgroup_quota
+from prerank._parallel import granted_threads, in_threads, single_threaded, single_threaded_blas, spreading
+from prerank._parallel.granted import VARIABLE, cgroup_quota
 from prerank.recalibration import Affine, Dressing, HighestDensityRegions, Tilt
 
 
 @pytest.fixture(autouse=True)
 def four_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Four threads are granted, however many processors there are."""
-    monkeypatch.setattr("prerank.parallel.granted._processors", lambda: 4)
-    monkeypatch.setattr("prerank.parallel.granted.cgroup_quota", lambda: None)
+    monkeypatch.setattr("prerank._parallel.granted._processors", lambda: 4)
+    monkeypatch.setattr("prerank._parallel.granted.cgroup_quota", lambda: None)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv(VARIABLE, raising=False)
     before = torch.get_num_threads()
@@ -38,9 +38,9 @@ def four_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of so few cases that small inputs have many of them."""
-    monkeypatch.setattr(prerank.chunks, "ELEMENTS", 1 << 10)
-    monkeypatch.setattr("prerank.forecast.elementwise.BYTES", 1 << 12)
-    monkeypatch.setattr("prerank.estimator.regressor._ROWS", 16)
+    monkeypatch.setattr(prerank._chunks, "ELEMENTS", 1 << 10)
+    monkeypatch.setattr("prerank._reproducible_math.BYTES", 1 << 12)
+    monkeypatch.setattr("prerank.regression.regressor._ROWS", 16)
 
 
 def mixture(n_cases: int, n_targets: int = 2) -> GaussianMixture:
@@ -406,7 +406,7 @@ def test_gradients_of_a_chunked_score_are_those_of_one_chunk(monkeypatch: pytest
     members = mixture(60).ensemble(20).members.requires_grad_()
     y = torch.zeros(60, 2)
     (whole,) = torch.autograd.grad(energy_score(y, members).sum(), members)
-    monkeypatch.setattr(prerank.chunks, "ELEMENTS", 1 << 10)
+    monkeypatch.setattr(prerank._chunks, "ELEMENTS", 1 << 10)
     (chunked,) = torch.autograd.grad(energy_score(y, members).sum(), members)
     assert torch.allclose(whole, chunked, rtol=1e-5, atol=1e-8)
 
@@ -466,7 +466,7 @@ def test_what_torch_was_told_is_a_limit() -> None:
 
 def test_a_share_of_a_processor_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for quota, granted in ((0.5, 1), (1.5, 2), (64.0, 4)):
-        monkeypatch.setattr("prerank.parallel.granted.cgroup_quota", lambda quota=quota: quota)
+        monkeypatch.setattr("prerank._parallel.granted.cgroup_quota", lambda quota=quota: quota)
         assert granted_threads() == granted
 
 
@@ -518,8 +518,8 @@ def test_a_copy_of_the_process_that_was_made_meanwhile_computes() -> None:
     script = """
 import os, threading, time
 import torch
-from prerank import parallel
-from prerank.parallel import granted, spreading
+from prerank import _parallel as parallel
+from prerank._parallel import granted, spreading
 granted._processors = lambda: 3
 torch.set_num_threads(3)
 release = threading.Event()

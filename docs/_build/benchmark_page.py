@@ -14,36 +14,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from prerank.data import PAPER_DATASETS
+from prerank.datasets.catalogue import PAPER_DATASETS
 from prerank.studies.benchmark.agreement import AT_SELECTED, candidates, compare, shares
-from prerank.studies.benchmark.effects import (
-    LEVEL,
-    calibration_changes,
-    counts,
-    degradation_table,
-)
+from prerank.studies.benchmark.effects import calibration_changes, counts, degradation_table, LEVEL
 from prerank.studies.benchmark.findings import computing_table, model_minutes, overstated, price, rejection_table
 from prerank.studies.benchmark.paper_values import paper_minutes, paper_table
 from prerank.studies.benchmark.plan import PRERANKS
-from prerank.studies.benchmark.records import Results, read_results
+from prerank.studies.benchmark.records import read_results, Results
 from prerank.studies.benchmark.report import at_selected_strengths
 from prerank.studies.benchmark.spread import against_spread, baseline_networks
 from prerank.studies.benchmark.strengths import all_along, strength_table, tightness_table, trend_table
-from prerank.studies.benchmark.summaries import (
-    CELL,
-    EXACT_PROTOCOL,
-    PROTOCOLS,
-    PUBLISHED_PROTOCOL,
-    Protocol,
-    Tuned,
-    at_tuned_strength,
-    baseline,
-    datasets_run,
-    is_exact,
-    paper_cells,
-    penalised,
-    summarise,
-)
+from prerank.studies.benchmark.summaries import at_tuned_strength, baseline, CELL, datasets_run, EXACT_PROTOCOL, is_exact, paper_cells, penalised, Protocol, PROTOCOLS, PUBLISHED_PROTOCOL, summarise, Tuned
 from prerank.studies.variants import TRUE_OWN, TRUE_RAW, TRUE_RELATIVE
 
 ROOT = Path(__file__).parents[2]

@@ -10,10 +10,10 @@ from PIL import Image
 from scipy import stats
 
 from prerank import Contrast, GaussianMixture, Location, Marginal, Recalibrator, Scale, check
-from prerank.forecast import equally_weighted_draws
-from prerank.reporting.diagnosis import histogram_panel
-from prerank.reporting.recalibration import recalibration_figure
-from prerank.reporting.style import BLUE, GREY, ORANGE, new_figure, quiet_style, save_figure
+from prerank.forecasts import equally_weighted_draws
+from prerank.plotting.diagnosis import histogram_panel
+from prerank.plotting.recalibration import recalibration_figure
+from prerank.plotting.style import BLUE, GREY, ORANGE, new_figure, quiet_style, save_figure
 from prerank.studies.benchmark.figures import story_figure, trained_figure
 from prerank.studies.benchmark.findings import overstated
 from prerank.studies.benchmark.records import read_results

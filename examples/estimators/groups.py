@@ -3,7 +3,7 @@
 import numpy as np
 
 from prerank import Location, Marginal
-from prerank.estimator import CalibratedRegressorCV, MixtureRegressor
+from prerank.regression import CalibratedRegressorCV, MixtureRegressor
 
 
 def visits(n_patients: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 from torch.distributions import ExpTransform
 
 from prerank import Location, Marginal
-from prerank.estimator import CalibratedRegressorCV, MixtureRegressor, TransformedTargets, predict_quantiles
+from prerank.regression import CalibratedRegressorCV, MixtureRegressor, TransformedTargets, predict_quantiles
 
 
 def flats(n_rows: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -6,8 +6,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from prerank import PCA, Location, Marginal
-from prerank.data import Bimodal
-from prerank.estimator import MixtureRegressor, NegativeEnergyScore, NegativePCE, PaperRule, predict_distribution
+from prerank.datasets import Bimodal
+from prerank.regression import MixtureRegressor, NegativeEnergyScore, NegativePCE, PaperRule, predict_distribution
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.model_selection import TimeSeriesSplit
 
 from prerank import Location, Marginal
-from prerank.estimator import CalibratedRegressorCV, MixtureRegressor, sample
+from prerank.regression import CalibratedRegressorCV, MixtureRegressor, sample
 
 
 def series(n_steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

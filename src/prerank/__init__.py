@@ -6,10 +6,25 @@ start at once and nobody pays for plotting who does not plot. More is public in 
 
 from typing import TYPE_CHECKING
 
-from prerank.lazy import public_names
+from prerank._lazy import public_names
 
 if TYPE_CHECKING:
     from prerank.calibration import (
+        ProjectedPIT,
+        corrected_pce,
+        pce,
+        pce_interval,
+        pce_null,
+        pce_test,
+        projected_pit,
+        reliability_band,
+        reliability_curve,
+    )
+    from prerank.diagnosis import Check, check, check_pits
+    from prerank.forecasts import Ensemble, GaussianMixture
+    from prerank.inputs import as_ensemble
+    from prerank.io import from_long
+    from prerank.preranks import (
         HDR,
         PCA,
         Contrast,
@@ -19,55 +34,43 @@ if TYPE_CHECKING:
         Location,
         Marginal,
         PreRank,
-        ProjectedPIT,
         Scale,
-        corrected_pce,
         paper_preranks,
-        pce,
-        pce_interval,
-        pce_null,
-        pce_test,
-        projected_pit,
-        reliability_band,
-        reliability_curve,
     )
-    from prerank.data import from_long
-    from prerank.diagnosis import Check, check, check_pits
-    from prerank.estimator import MixtureRegressor
-    from prerank.forecast import Ensemble, GaussianMixture, as_ensemble
     from prerank.recalibration import Recalibrator
+    from prerank.regression import MixtureRegressor
     from prerank.scores import crps, energy_score, nll, variogram_score
     from prerank.training import PreRankPenalty
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "HDR": "calibration",
-    "PCA": "calibration",
     "Check": "diagnosis",
-    "Contrast": "calibration",
-    "Copula": "calibration",
-    "Custom": "calibration",
-    "Dependency": "calibration",
-    "Ensemble": "forecast",
-    "GaussianMixture": "forecast",
-    "Location": "calibration",
-    "Marginal": "calibration",
-    "MixtureRegressor": "estimator",
-    "PreRank": "calibration",
+    "Contrast": "preranks",
+    "Copula": "preranks",
+    "Custom": "preranks",
+    "Dependency": "preranks",
+    "Ensemble": "forecasts",
+    "GaussianMixture": "forecasts",
+    "HDR": "preranks",
+    "Location": "preranks",
+    "Marginal": "preranks",
+    "MixtureRegressor": "regression",
+    "PCA": "preranks",
+    "PreRank": "preranks",
     "PreRankPenalty": "training",
     "ProjectedPIT": "calibration",
     "Recalibrator": "recalibration",
-    "Scale": "calibration",
-    "as_ensemble": "forecast",
+    "Scale": "preranks",
+    "as_ensemble": "inputs",
     "check": "diagnosis",
     "check_pits": "diagnosis",
     "corrected_pce": "calibration",
     "crps": "scores",
     "energy_score": "scores",
-    "from_long": "data",
+    "from_long": "io",
     "nll": "scores",
-    "paper_preranks": "calibration",
+    "paper_preranks": "preranks",
     "pce": "calibration",
     "pce_interval": "calibration",
     "pce_null": "calibration",

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prerank.kernels import NORMALS, kernel_for
+from prerank._kernels import NORMALS, kernel_for
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9

@@ -5,17 +5,8 @@ import pytest
 import torch
 
 from prerank.calibration import (
-    HDR,
-    PCA,
-    Contrast,
-    Copula,
-    Dependency,
     EmpiricalRank,
-    Location,
-    Marginal,
-    Scale,
     SmoothRank,
-    SquaredDifference,
     centred_levels,
     chi_square_test,
     corrected_pce,
@@ -29,9 +20,10 @@ from prerank.calibration import (
     reliability_band,
     reliability_curve,
 )
-from prerank.calibration.inputs import checked_case_ids, label_array
-from prerank.calibration.projectedpit import ProjectedPIT
-from prerank.forecast import Ensemble, GaussianMixture
+from prerank.calibration.checks import checked_case_ids, label_array
+from prerank.calibration.projected_pits import ProjectedPIT
+from prerank.forecasts import Ensemble, GaussianMixture
+from prerank.preranks import HDR, PCA, Contrast, Copula, Dependency, Location, Marginal, Scale, SquaredDifference
 
 
 def uniform(*size, seed=0, dtype=torch.float64):

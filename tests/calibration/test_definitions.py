@@ -9,14 +9,10 @@ from scipy import stats
 
 from prerank.calibration import (
     EmpiricalRank,
-    Location,
-    Marginal,
-    Scale,
     centred_levels,
     chi_square_test,
     corrected_pce,
     inclusive_levels,
-    interval,
     ks_test,
     pce,
     pce_interval,
@@ -26,11 +22,13 @@ from prerank.calibration import (
     reliability_band,
     reliability_curve,
 )
-from prerank.calibration.blindness import projection_power
+from prerank.calibration import confidence as interval
 from prerank.calibration.exchange import picked_replicates
 from prerank.calibration.null import in_quadrature, rank_spread
-from prerank.calibration.projectedpit import ProjectedPIT
-from prerank.forecast import Ensemble
+from prerank.calibration.power import projection_power
+from prerank.calibration.projected_pits import ProjectedPIT
+from prerank.forecasts import Ensemble
+from prerank.preranks import Location, Marginal, Scale
 
 
 def normal(*size, seed=0):

@@ -8,7 +8,12 @@ import pytest
 import torch
 from torch.distributions import Independent, LogNormal, MultivariateNormal
 
-from prerank.calibration import (
+from prerank.calibration import centred_levels, inclusive_levels, pce, pce_kde, projected_pit, reliability_curve
+from prerank.calibration.checks import checked_case_ids, label_array, require_power
+from prerank.calibration.curve_table import tables_of
+from prerank.calibration.rank_intervals import Intervals
+from prerank.forecasts import Ensemble, GaussianMixture
+from prerank.preranks import (
     HDR,
     PCA,
     Contrast,
@@ -19,21 +24,11 @@ from prerank.calibration import (
     Marginal,
     Scale,
     SquaredDifference,
-    centred_levels,
-    inclusive_levels,
     paper_preranks,
-    pce,
-    pce_kde,
-    projected_pit,
-    reliability_curve,
 )
-from prerank.calibration.curvetable import tables_of
-from prerank.calibration.directions import principal_directions
-from prerank.calibration.inputs import checked_case_ids, label_array, require_power
-from prerank.calibration.intervals import Intervals
-from prerank.calibration.pooled import joint_cdf
-from prerank.calibration.pooling import canonical_points
-from prerank.forecast import Ensemble, GaussianMixture
+from prerank.preranks.directions import principal_directions
+from prerank.preranks.exchangeable_points import canonical_points
+from prerank.preranks.point_density import joint_cdf
 
 NAN, INF = float("nan"), float("inf")
 

@@ -19,17 +19,10 @@ from prerank import (
     projected_pit,
     reliability_band,
 )
-from prerank.calibration import (
-    DistributionView,
-    RandomisedRank,
-    centred_levels,
-    chi_square_test,
-    inclusive_levels,
-    ks_test,
-    principal_directions,
-)
-from prerank.calibration.pooled import joint_cdf
-from prerank.calibration.ranks import weight_below_and_at
+from prerank.calibration import RandomisedRank, centred_levels, chi_square_test, inclusive_levels, ks_test
+from prerank.calibration._ranks import weight_below_and_at
+from prerank.preranks import DistributionView, principal_directions
+from prerank.preranks.point_density import joint_cdf
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 STANDARD_ERRORS = 4

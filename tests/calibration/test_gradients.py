@@ -18,8 +18,9 @@ from prerank import (
     Scale,
     projected_pit,
 )
-from prerank.calibration import ClosedForm, DistributionView, SmoothRank, SquaredDifference, pce_kde, smooth_pit
-from prerank.calibration.smoothrank import spread
+from prerank.calibration import ClosedForm, SmoothRank, pce_kde, smooth_pit
+from prerank.calibration.smooth_rank import spread
+from prerank.preranks import DistributionView, SquaredDifference
 
 LINEAR = [Marginal(), Location(), PCA(), Contrast()]
 PRERANKS = [*LINEAR, Scale(), Dependency(), HDR(), Copula(n_reference=30), SquaredDifference()]

@@ -27,10 +27,11 @@ from prerank import (
     reliability_band,
     reliability_curve,
 )
-from prerank.calibration import RandomisedRank, centred_levels, curvetable, exchange, inclusive_levels
-from prerank.calibration.curvetable import Coded, Summed, tables_of
-from prerank.calibration.intervals import Intervals, add_at, add_in_order, curve_sums, steps
-from prerank.calibration.projectedpit import ProjectedPIT
+from prerank.calibration import RandomisedRank, centred_levels, exchange, inclusive_levels
+from prerank.calibration import curve_table as curvetable
+from prerank.calibration.curve_table import Coded, Summed, tables_of
+from prerank.calibration.projected_pits import ProjectedPIT
+from prerank.calibration.rank_intervals import Intervals, add_at, add_in_order, curve_sums, steps
 
 LEVEL = 1e-4  # of each statistical check
 

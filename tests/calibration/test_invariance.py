@@ -21,7 +21,8 @@ from prerank import (
     paper_preranks,
     projected_pit,
 )
-from prerank.calibration import EmpiricalRank, SquaredDifference
+from prerank.calibration import EmpiricalRank
+from prerank.preranks import SquaredDifference
 
 PRERANKS = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula(), Contrast(), SquaredDifference()]
 

@@ -28,11 +28,11 @@ from prerank import (
     Scale,
     projected_pit,
 )
-from prerank.calibration import SquaredDifference, principal_directions
-from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
-from prerank.calibration.pooling import canonical_order, canonical_points, reference_subset, spread_matrix
-from prerank.calibration.rounding import rounded
-from prerank.forecast import elementwise
+from prerank import _reproducible_math as elementwise
+from prerank.preranks import SquaredDifference, principal_directions
+from prerank.preranks.exchangeable_points import canonical_order, canonical_points, reference_subset, spread_matrix
+from prerank.preranks.point_density import bandwidths, joint_cdf, log_kernel_density
+from prerank.preranks.rounding import rounded
 
 WEIGHTS = torch.tensor([0.3, -1.7, 0.9], dtype=torch.float64)
 PRODUCT = Custom(lambda y: y[..., :3] @ WEIGHTS.to(y)[: y.shape[-1]], name="a product of the user's")

@@ -18,7 +18,8 @@ from prerank import (
     paper_preranks,
     projected_pit,
 )
-from prerank.calibration import ClosedForm, SmoothRank, SquaredDifference
+from prerank.calibration import ClosedForm, SmoothRank
+from prerank.preranks import SquaredDifference
 
 NAN, INF = float("nan"), float("inf")
 

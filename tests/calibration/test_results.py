@@ -7,27 +7,21 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from prerank.calibration import (
-    HDR,
-    PCA,
     ClosedForm,
-    Copula,
-    Custom,
     EmpiricalRank,
-    Location,
-    Marginal,
     RandomisedRank,
-    Scale,
     SmoothRank,
     pce_null,
     pce_test,
     projected_pit,
     reliability_curve,
 )
-from prerank.calibration.intervals import Intervals
-from prerank.calibration.pooling import reference_subset
-from prerank.calibration.projectedpit import ProjectedPIT
-from prerank.calibration.projection import LinearProjection, PointwiseProjection
-from prerank.forecast import Ensemble, GaussianMixture
+from prerank.calibration.projected_pits import ProjectedPIT
+from prerank.calibration.rank_intervals import Intervals
+from prerank.forecasts import Ensemble, GaussianMixture
+from prerank.preranks import HDR, PCA, Copula, Custom, Location, Marginal, Scale
+from prerank.preranks.exchangeable_points import reference_subset
+from prerank.preranks.projection import LinearProjection, PointwiseProjection
 
 
 def normal(*size, seed=0):
@@ -187,7 +181,7 @@ def test_results_of_different_precision_stand_side_by_side_in_the_wider():
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", 100)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", 100)
 
 
 @pytest.mark.parametrize("kind", ["ensemble", "weighted", "mixture", "draws as reference", "law as reference"])
@@ -228,7 +222,7 @@ def test_progress_is_told_chunk_by_chunk_and_changes_nothing(kind, small_chunks,
 def test_linear_projections_do_not_depend_on_the_blocks_they_are_computed_in(monkeypatch):
     y, members = normal(9, 3, seed=27), normal(9, 12, 3, seed=28)
     whole = projected_pit(y, Ensemble(members), [Location(), PCA()], exchangeable=True)
-    monkeypatch.setattr("prerank.forecast.elementwise.BYTES", 500)
+    monkeypatch.setattr("prerank._reproducible_math.BYTES", 500)
     parts = projected_pit(y, Ensemble(members), [Location(), PCA()], exchangeable=True)
     assert torch.equal(parts.points.lower, whole.points.lower)
 

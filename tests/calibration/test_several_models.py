@@ -4,16 +4,8 @@ import pytest
 import torch
 
 from prerank.calibration import (
-    HDR,
-    PCA,
-    Contrast,
-    Copula,
-    Dependency,
     EmpiricalRank,
-    Location,
-    Marginal,
     RandomisedRank,
-    Scale,
     SmoothRank,
     centred_levels,
     corrected_pce,
@@ -24,15 +16,16 @@ from prerank.calibration import (
     projected_pit,
     reliability_curve,
 )
-from prerank.calibration.blindness import projection_power
-from prerank.calibration.interval import pce_intervals
-from prerank.calibration.intervals import Intervals, curve_sums
+from prerank.calibration._ranks import all_weights_below_and_at, weight_below_and_at
+from prerank.calibration.confidence import pce_intervals
 from prerank.calibration.null import in_quadrature
-from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
-from prerank.calibration.pooling import canonical_points, spread_matrix
-from prerank.calibration.ranks import all_weights_below_and_at, weight_below_and_at
-from prerank.calibration.rounding import rounded
-from prerank.forecast import Ensemble, GaussianMixture
+from prerank.calibration.power import projection_power
+from prerank.calibration.rank_intervals import Intervals, curve_sums
+from prerank.forecasts import Ensemble, GaussianMixture
+from prerank.preranks import HDR, PCA, Contrast, Copula, Dependency, Location, Marginal, Scale
+from prerank.preranks.exchangeable_points import canonical_points, spread_matrix
+from prerank.preranks.point_density import bandwidths, joint_cdf, log_kernel_density
+from prerank.preranks.rounding import rounded
 
 LEAD = (2, 3)
 EVERY = [(i, j) for i in range(2) for j in range(3)]

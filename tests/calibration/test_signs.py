@@ -6,33 +6,25 @@ import torch
 from scipy import stats
 
 from prerank.calibration import (
-    PCA,
-    Accumulated,
-    Chunking,
-    Copula,
-    Custom,
     EmpiricalRank,
-    Location,
-    Marginal,
     ProjectedPIT,
-    Setting,
     centred_levels,
     holm,
-    paper_preranks,
     pce_null,
     pce_test,
     projected_pit,
     reliability_curve,
-    rowtests,
-    signs,
-    tally,
     testing,
 )
+from prerank.calibration import random_signs as signs
+from prerank.calibration import row_test as rowtests
+from prerank.calibration.chunked_test import Accumulated, Chunking, tally
 from prerank.calibration.exchange import Replicates
-from prerank.calibration.rowtests import exceedance
-from prerank.calibration.signs import at_levels, calibrated_spread, sign_sums, signs_of
+from prerank.calibration.random_signs import Setting, at_levels, calibrated_spread, sign_sums, signs_of
+from prerank.calibration.row_test import exceedance
 from prerank.calibration.testing import enough_replicates
-from prerank.forecast import Ensemble, GaussianMixture
+from prerank.forecasts import Ensemble, GaussianMixture
+from prerank.preranks import PCA, Copula, Custom, Location, Marginal, paper_preranks
 from prerank.randomness import bits_of_steps, case_keys
 
 LEVEL = 1e-4  # of each statistical check
@@ -134,7 +126,7 @@ def test_the_curve_of_the_data_is_the_reliability_curve_less_the_level(rounded):
 
 
 def test_p_values_bands_and_replicates_are_those_of_the_formulas():
-    """Written out: errors over the expected one, their mean and maximum, that of the mean curve, the smallest p-value of all."""
+    """Written out: errors over the expected one, their mean and maximum, that of the mean curve, the smallest p-value."""
     pit, n_replicates = ranked(equicorrelated(0.5, 40, 6, 4, seed=2)), 59
     test = pce_test(pit, n_replicates=n_replicates)
     assert test.nulls == ("signs",)

@@ -26,24 +26,17 @@ from prerank import (
     projected_pit,
     reliability_band,
 )
-from prerank.calibration import (
-    ClosedForm,
-    EmpiricalRank,
-    SmoothRank,
-    SquaredDifference,
-    centred_levels,
-    chi_square_test,
-    interval,
-    ks_test,
-)
-from prerank.calibration.blindness import NEARLY_BLIND, projection_power
-from prerank.calibration.intervals import Intervals
-from prerank.calibration.jointcdf import smooth_log_joint_cdf
-from prerank.calibration.pooled import bandwidths, joint_cdf, log_kernel_density
-from prerank.calibration.pooling import canonical_points, reference_subset, spread_matrix
-from prerank.calibration.projectedpit import ProjectedPIT
-from prerank.calibration.reading import read, shape
-from prerank.calibration.rounding import power_of_two_above, rounded
+from prerank.calibration import ClosedForm, EmpiricalRank, SmoothRank, centred_levels, chi_square_test, ks_test
+from prerank.calibration import confidence as interval
+from prerank.calibration.histogram_shapes import read, shape
+from prerank.calibration.power import NEARLY_BLIND, projection_power
+from prerank.calibration.projected_pits import ProjectedPIT
+from prerank.calibration.rank_intervals import Intervals
+from prerank.preranks import SquaredDifference
+from prerank.preranks.exchangeable_points import canonical_points, reference_subset, spread_matrix
+from prerank.preranks.joint_cdf import smooth_log_joint_cdf
+from prerank.preranks.point_density import bandwidths, joint_cdf, log_kernel_density
+from prerank.preranks.rounding import power_of_two_above, rounded
 
 
 def normal(*size, seed=0):

@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from prerank.calibration import Copula
-from prerank.calibration.jointcdf import smooth_log_joint_cdf
-from prerank.calibration.pooled import bandwidths, log_kernel_density
-from prerank.calibration.projection import PointwiseProjection
-from prerank.calibration.smoothrank import SmoothRank, smooth_pit, spread
-from prerank.calibration.views import PointsView
-from prerank.forecast import Ensemble
+from prerank.calibration.smooth_rank import SmoothRank, smooth_pit, spread
+from prerank.forecasts import Ensemble
+from prerank.preranks import Copula
+from prerank.preranks.joint_cdf import smooth_log_joint_cdf
+from prerank.preranks.point_density import bandwidths, log_kernel_density
+from prerank.preranks.projection import PointwiseProjection
+from prerank.preranks.view import PointsView
 
 IDENTITY = PointwiseProjection(lambda points: points, ("itself",))
 POINTS = [[[0.0], [1.0], [4.0]]]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from prerank.calibration import reading
-from prerank.calibration.intervals import Intervals
-from prerank.calibration.reading import Shape, read, shape
+from prerank.calibration import histogram_shapes as reading
+from prerank.calibration.histogram_shapes import Shape, read, shape
+from prerank.calibration.rank_intervals import Intervals
 
 ANY = torch.full((5,), 0.5)
 

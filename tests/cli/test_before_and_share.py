@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from prerank.cli.main import app
-from prerank.data import coded_labels, n_before
+from prerank.io.label_order import coded_labels, n_before
 
 N_CASES, N_MEMBERS = 60, 5
 FAST = ("--prerank", "marginal", "--replicates", "19")

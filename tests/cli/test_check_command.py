@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from prerank import HDR, Location, check
 from prerank.calibration import holm
 from prerank.cli.main import app
-from prerank.diagnosis import inchunks
+from prerank.diagnosis import chunked as inchunks
 
 REAL = os.environ.get("PRERANK_REAL")
 N_CASES, N_MEMBERS = 60, 9
@@ -160,9 +160,9 @@ def test_files_that_are_read_in_chunks_give_the_same_p_values(kind, arrays, tmp_
         dataset.to_netcdf(path, engine="scipy" if kind == "classic" else kind.lower())
     asked = [path, "--prerank", "location", "--prerank", "HDR", "--block", "week", "--json"]
     whole = json.loads(invoke(*asked).stdout)
-    monkeypatch.setattr("prerank.data.stores.LARGE", 0)
-    monkeypatch.setattr("prerank.data.stores._CHUNK", 13 * members[0].nbytes)
-    monkeypatch.setattr("prerank.forecast.lazymembers.VALUES", 13 * members[0].size)
+    monkeypatch.setattr("prerank.io.stores.LARGE", 0)
+    monkeypatch.setattr("prerank.io.stores._CHUNK", 13 * members[0].nbytes)
+    monkeypatch.setattr("prerank.inputs.lazy_members.VALUES", 13 * members[0].size)
     read = []
     look = inchunks._look
     monkeypatch.setattr(inchunks, "_look", lambda block, *others: read.append(len(block)) or look(block, *others))

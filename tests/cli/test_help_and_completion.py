@@ -13,9 +13,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from prerank.calibration import paper_preranks
 from prerank.cli.fileoptions import PRERANKS
 from prerank.cli.main import app
+from prerank.preranks import paper_preranks
 
 RUN = "from prerank.cli import main; main()"
 N_CASES, N_MEMBERS = 40, 6

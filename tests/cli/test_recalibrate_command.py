@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from prerank import Location, Recalibrator, check
 from prerank.cli.main import app
-from prerank.data import Matched, Naming, read_forecasts, write_forecasts
-from prerank.forecast import equally_weighted_draws
+from prerank.forecasts import equally_weighted_draws
+from prerank.io import Matched, Naming, read_forecasts, write_forecasts
 
 N_CASES, N_MEMBERS, SEED = 90, 6, 3
 TARGETS = ["h1", "h2", "h10"]

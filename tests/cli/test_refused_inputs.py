@@ -354,7 +354,7 @@ def test_a_bad_line_gets_one_line_and_leaves_nothing(arguments, write, words, fi
     if write is not None:
         write(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("prerank.data.memory.available", lambda: 100_000_000)
+    monkeypatch.setattr("prerank.io.memory.available", lambda: 100_000_000)
     before = contents(tmp_path)
     result = invoke(arguments)
     assert result.exit_code == 2, result.output[-600:] + repr(result.exception)
@@ -374,7 +374,7 @@ def test_a_parquet_file_of_one_value_a_billion_times_is_refused_before_it_is_unp
     columns = pa.table({name: pa.repeat(1, 1_000_000) for name in ("case", "member", "target", "value", "observation")})
     pyarrow.parquet.write_table(columns, path)
     assert path.stat().st_size < 40_000 < 40_000_000
-    monkeypatch.setattr("prerank.data.memory.available", lambda: 10_000_000)
+    monkeypatch.setattr("prerank.io.memory.available", lambda: 10_000_000)
     result = invoke(["check", str(path)])
     assert result.exit_code == 2
     assert "its content takes 0.04 GB, more than the 0.01 GB of memory here" in result.stderr

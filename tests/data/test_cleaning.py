@@ -7,9 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from prerank.data import Csv, DataError, load_file
-from prerank.data.cleaning import clean
-from prerank.data.selection import LastColumns, NamedColumns, Selection, select
+from prerank.datasets import load_file
+from prerank.datasets.cleaning import clean
+from prerank.datasets.selection import LastColumns, NamedColumns, Selection, select
+from prerank.io import DataError
+from prerank.io.formats import Csv
 
 N = 40
 TARGET = pa.table({"y": [i / 7 for i in range(N)]})

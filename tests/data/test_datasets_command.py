@@ -8,8 +8,11 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from prerank.cli.datasets import app
-from prerank.data import BUILTIN, PAPER_DATASETS, Table, load, pair_counts
-from prerank.reporting.pairplot import pair_plot
+from prerank.datasets import Table, load
+from prerank.datasets.builtin import BUILTIN
+from prerank.datasets.catalogue import PAPER_DATASETS
+from prerank.datasets.pairs import pair_counts
+from prerank.plotting.pair_plot import pair_plot
 
 
 def run(*arguments: str):  # type: ignore[no-untyped-def]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import prerank.data
-from prerank.data import DownloadError, IntegrityError, Policy, StorageError
-from prerank.data.digest import GitBlob
-from prerank.data.download import download
-from prerank.data.lock import locked
+import prerank.datasets
+from prerank.datasets.digest import GitBlob
+from prerank.datasets.download import Policy, download
+from prerank.datasets.lock import locked
+from prerank.io import DownloadError, IntegrityError, StorageError
 
 from .conftest import Server, send, serve
 
@@ -261,11 +261,11 @@ def test_a_cache_that_cannot_be_written_is_named(server: Server, tmp_path: Path)
 _FETCH = """
 import sys, types
 from pathlib import Path
-for name, folder in zip(("prerank", "prerank.data"), sys.argv[4:]):
+for name, folder in zip(("prerank", "prerank.datasets"), sys.argv[4:]):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [folder]
-from prerank.data.digest import GitBlob
-from prerank.data.download import Policy, download
+from prerank.datasets.digest import GitBlob
+from prerank.datasets.download import download, Policy
 download([sys.argv[1]], Path(sys.argv[2]), GitBlob(sys.argv[3]), Policy(schemes=frozenset({"http"})))
 """
 
@@ -280,7 +280,7 @@ def test_two_processes_fetching_at_once_download_once(server: Server, goal: Path
             time.sleep(0.25)
 
     url = server.url("/f", slow)
-    folder = Path(prerank.data.__file__).parent
+    folder = Path(prerank.datasets.__file__).parent
     command = [sys.executable, "-c", _FETCH, url, str(goal), blob(BODY).expected, str(folder.parent), str(folder)]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
     for process in processes:

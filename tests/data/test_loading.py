@@ -10,22 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from prerank.data import (
-    BUILTIN,
-    DataError,
-    DownloadError,
-    IntegrityError,
-    LicenceError,
-    NotLocalError,
-    Policy,
-    Upstream,
-    catalogue,
-    fetch,
-    load,
-)
-from prerank.data.catalogue import Copy
-from prerank.data.digest import GitBlob
-from prerank.data.sources import cache_folder
+from prerank.datasets import catalogue, fetch, load
+from prerank.datasets.builtin import BUILTIN
+from prerank.datasets.catalogue import Copy
+from prerank.datasets.digest import GitBlob
+from prerank.datasets.download import Policy
+from prerank.datasets.sources import Upstream, cache_folder
+from prerank.io import DataError, DownloadError, IntegrityError, LicenceError, NotLocalError
 
 from .conftest import Server, serve
 

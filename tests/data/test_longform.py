@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from prerank import check, from_long
-from prerank.data import DataError
+from prerank.io import DataError
 
 
 @pytest.fixture

@@ -8,10 +8,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from prerank.data import PAPER_DATASETS, PAPER_SPLIT, IntegrityError, dataset, load, split
-from prerank.data.digest import verify
-from prerank.data.loading import read_raw
-from prerank.data.mirror import raw_file
+from prerank.datasets import dataset, load, split
+from prerank.datasets.catalogue import PAPER_DATASETS
+from prerank.datasets.digest import verify
+from prerank.datasets.loading import read_raw
+from prerank.datasets.mirror import raw_file
+from prerank.datasets.splitting import PAPER_SPLIT
+from prerank.io import IntegrityError
 
 RAW = ("households", "air", "births1", "births2", "wage", "wq", "scpf", "house", "bio", "ansur2")
 CLEANED = (*RAW, "scm20d", "meps21", "blogdata", "calcofi", "taxi")

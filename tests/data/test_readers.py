@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from prerank.data import Arff, Csv, DataError, Feather, Parquet
-from prerank.data.arff import parse_arff
-from prerank.data.cleaning import clean
-from prerank.data.formats import format_of
-from prerank.data.selection import LastColumns, Selection, select
+from prerank.datasets.cleaning import clean
+from prerank.datasets.selection import LastColumns, Selection, select
+from prerank.io import DataError
+from prerank.io.arff import parse_arff
+from prerank.io.formats import Arff, Csv, Feather, Parquet, format_of
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerank.data import PAPER_SEEDS, PAPER_SPLIT, DataError, SplitProtocol, Standardiser, Table, split
-from prerank.data.splitting import keyed_order, published_order
+from prerank.datasets import SplitProtocol, Standardiser, Table, split
+from prerank.datasets.splitting import PAPER_SEEDS, PAPER_SPLIT, keyed_order, published_order
+from prerank.io import DataError
 
 PINNED = {
     0: [8, 6, 4, 2, 7, 10, 9, 1, 0, 11, 5, 3],
@@ -189,7 +190,9 @@ def test_a_full_calibration_part_is_not_over_the_cap() -> None:
 
 def test_the_order_does_not_depend_on_how_many_rows_are_hashed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = keyed_order(50, 1)
-    monkeypatch.setattr(sys.modules["prerank.data.splitting"], "_CHUNK", 7)  # the package has a function of that name
+    monkeypatch.setattr(
+        sys.modules["prerank.datasets.splitting"], "_CHUNK", 7
+    )  # the package has a function of that name
     assert keyed_order(50, 1).tolist() == whole.tolist()
 
 

@@ -6,7 +6,9 @@ import torch
 from scipy.integrate import dblquad
 from scipy.stats import chi2, kendalltau, kstest, norm
 
-from prerank.data import Bimodal, ClaytonDependent, ClaytonExponential, DataError, Heteroscedastic
+from prerank.datasets import Bimodal, ClaytonDependent, Heteroscedastic
+from prerank.datasets.clayton import ClaytonExponential
+from prerank.io import DataError
 
 LEVEL = 1e-3  # seeds are fixed, so each test passes for ever; a correct law fails one seed in a thousand
 MIXTURES = [Heteroscedastic(1), Heteroscedastic(2), Heteroscedastic(5), Bimodal(1), Bimodal(2), Bimodal(4)]

@@ -10,9 +10,9 @@ import torch
 from torch.distributions import Independent, LogNormal
 
 from prerank import Contrast, Custom, Ensemble, GaussianMixture, Location, Marginal, Scale, check
-from prerank.calibration.inputs import checked_case_ids
+from prerank.calibration.checks import checked_case_ids
+from prerank.diagnosis.data_warnings import quantiles
 from prerank.diagnosis.preparation import Prepared
-from prerank.diagnosis.suspicions import quantiles
 
 N, M, D = 40, 7, 3
 STATIONS = ["Oslo", "Bergen", "Voss"]

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from prerank import HDR, PCA, Copula, Location, Marginal, check
-from prerank.calibration import ProjectedPIT, interval, pce_interval
-from prerank.diagnosis import GroupedCheck, inchunks
-from prerank.forecast import lazymembers
+from prerank.calibration import ProjectedPIT, pce_interval
+from prerank.calibration import confidence as interval
+from prerank.diagnosis import GroupedCheck
+from prerank.diagnosis import chunked as inchunks
+from prerank.inputs import lazy_members as lazymembers
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("dask.array")

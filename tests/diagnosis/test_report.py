@@ -18,9 +18,10 @@ import torch
 import prerank
 from prerank import Custom, Dependency, Location, Marginal, check, check_pits
 from prerank.calibration import read
-from prerank.diagnosis import grouped, in_python, report
-from prerank.diagnosis.meaning import FOR_PRERANK, SHAPES, words_of
+from prerank.diagnosis import grouped, report
+from prerank.diagnosis.explanations import FOR_PRERANK, SHAPES, words_of
 from prerank.diagnosis.report import MOST_BYTES, MOST_GROUPS
+from prerank.diagnosis.reproduce import in_python
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "</script><script>alert(1)</script><svg onload=\"x('y')\">&amp;\u2028\x00{{ 7*7 }}"

@@ -8,7 +8,9 @@ from types import ModuleType
 import pandas as pd
 import pytest
 
-from prerank.estimator import MixtureRegressor, atoms, dequantising, features, tails
+from prerank.regression import MixtureRegressor, dequantising, tails
+from prerank.regression import discrete_targets as atoms
+from prerank.regression import feature_range as features
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "estimator"

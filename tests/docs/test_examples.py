@@ -35,7 +35,7 @@ def test_an_example_runs(path, device, capsys):
 
 
 def test_a_linear_prerank_is_known_to_be_linear_and_a_nonlinear_one_to_learn_from_draws():
-    from prerank.calibration import needs_of
+    from prerank.preranks import needs_of
 
     slope, unusual = (load(ROOT / "examples" / f"{name}_prerank.py") for name in ("linear", "nonlinear"))
     assert needs_of(slope.Slope(), 3) == (True, False, False)

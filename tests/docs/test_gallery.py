@@ -41,7 +41,7 @@ def test_every_picture_is_drawn_by_the_example_above_it(script):
 def test_the_script_runs_examples_in_a_folder_and_keeps_what_they_draw(script, tmp_path):
     blocks = script.examples(script.PAGE.read_text(encoding="utf-8"))
     (heatmap,) = (block for block in blocks if '"heatmap"' in block)
-    needed = "import numpy as np\nfrom prerank.reporting import new_figure, quiet_style, save_figure\n"
+    needed = "import numpy as np\nfrom prerank.plotting import new_figure, quiet_style, save_figure\n"
     script.run([needed, heatmap], tmp_path)
     script.keep(tmp_path / "heatmap.png", tmp_path / "kept.png")
     assert 0 < (tmp_path / "kept.png").stat().st_size < (tmp_path / "heatmap.png").stat().st_size

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from prerank.calibration import paper_preranks
-from prerank.kernels import Kernel, choosing, kernel_for, register, rows, without
+from prerank._kernels import Kernel, choosing, kernel_for, register, rows, without
+from prerank.preranks import paper_preranks
 from prerank.studies.published import PublishedPenalty
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
 

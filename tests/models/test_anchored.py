@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from prerank.forecast import GaussianMixture
-from prerank.models import LinearGaussian, ScaledMixture, anchored_mixture, anchored_output, anchored_weights
+from prerank.forecasts import GaussianMixture
+from prerank.models import LinearGaussian
+from prerank.models.anchored import anchored_mixture, anchored_output, anchored_weights
+from prerank.models.scaled import ScaledMixture
 
 FLOOR = 1e-3
 

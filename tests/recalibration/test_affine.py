@@ -22,11 +22,11 @@ from torch.distributions import (
 )
 
 from prerank import Ensemble, GaussianMixture, energy_score
-from prerank.forecast import equally_weighted_draws
-from prerank.recalibration import Affine, Moved, affine
+from prerank.forecasts import Moved, equally_weighted_draws
+from prerank.recalibration import Affine, affine
+from prerank.recalibration._lbfgs import smallest
 from prerank.recalibration.affine import FittedAffine, marginals
 from prerank.recalibration.folds import mean_and_error
-from prerank.recalibration.likeliest import smallest
 
 ONLY = 1e-6  # a ridge so weak that it changes nothing
 

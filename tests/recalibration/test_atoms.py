@@ -6,10 +6,11 @@ import torch
 from torch.distributions import Independent, Poisson
 
 from prerank import Contrast, Ensemble, GaussianMixture, Location, Marginal, Recalibrator, Scale, energy_score
-from prerank.recalibration import Affine, Dressing, Moved, Tilt
+from prerank.forecasts import Moved
+from prerank.recalibration import Affine, Dressing, Tilt
 from prerank.recalibration.atoms import has_atoms, tied_shares
 from prerank.recalibration.folds import mean_and_error
-from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.pit_coordinates import OldPITs
 
 SMALL = Tilt(n_draws=64, n_reference=100, pool=500)
 N = 400

@@ -8,8 +8,9 @@ import torch
 from torch.distributions import Distribution, Independent, Laplace, LogNormal, MultivariateNormal, Normal
 
 from prerank import Copula, Ensemble, GaussianMixture, Location, Marginal, Scale
-from prerank.forecast import equally_weighted_draws
+from prerank.forecasts import equally_weighted_draws
 from prerank.recalibration import Tilted
+from prerank.recalibration.batching import over_drawn, select, some_cases
 from prerank.recalibration.densities import (
     DensityScale,
     as_density,
@@ -20,8 +21,7 @@ from prerank.recalibration.densities import (
     log_density,
     one_model,
 )
-from prerank.recalibration.oldpits import OldPITs, reference_draws
-from prerank.recalibration.parts import over_drawn, select, some_cases
+from prerank.recalibration.pit_coordinates import OldPITs, reference_draws
 
 CPU = torch.device("cpu")
 
@@ -121,7 +121,7 @@ def test_the_scale_of_a_case_is_made_of_its_own_draws_however_it_is_cut(mixed, m
     drawn = equally_weighted_draws(law, 20, 3, "here").members
     expected = law.log_density(drawn).sort(-1, descending=True).values
     torch.testing.assert_close(density_scale(law, 20, 3, "here").falling, expected)
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", 1)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", 1)
     torch.testing.assert_close(density_scale(law, 20, 3, "here").falling, expected)
     other = positive(4)
     drawn = equally_weighted_draws(other, 20, 3, "here").members
@@ -130,7 +130,7 @@ def test_the_scale_of_a_case_is_made_of_its_own_draws_however_it_is_cut(mixed, m
 
 
 def test_mixtures_are_cut_into_cases_and_other_laws_are_not(mixed, monkeypatch, opaque):
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", 16)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", 16)
     law = mixed(5)
     parts = over_drawn(lambda *part: part, law, 2)
     assert [cases for cases, _, _ in parts] == [slice(0, 2), slice(2, 4), slice(4, 5)]
@@ -239,7 +239,7 @@ def test_a_forecast_that_keeps_a_pool_is_asked_for_draws_of_it(mixed):
 def test_joint_cdfs_are_learnt_from_few_draws(mixed, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "prerank.recalibration.oldpits.equally_weighted_draws",
+        "prerank.recalibration.pit_coordinates.equally_weighted_draws",
         lambda law, n, *rest: (asked.append(n), equally_weighted_draws(law, n, *rest))[1],
     )
     OldPITs((Copula(),), 30, 0)(mixed(2), numbers(2, 3, 2), torch.arange(2))

@@ -8,10 +8,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from prerank import Custom, Ensemble, Location, Marginal, Recalibrator, check, energy_score, nll, projected_pit
-from prerank.forecast import equally_weighted_draws
+from prerank.forecasts import equally_weighted_draws
+from prerank.plotting import new_figure
+from prerank.plotting.recalibration import recalibration_figure
 from prerank.recalibration import Affine, Dressing, Tilt, Tilted
-from prerank.recalibration.oldpits import OldPITs
-from prerank.reporting import new_figure, recalibration_figure
+from prerank.recalibration.pit_coordinates import OldPITs
 
 SMALL = Tilt(n_draws=64, n_reference=100, pool=500)
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from prerank import Location, Marginal, Recalibrator
-from prerank.estimator import CalibratedRegressorCV, MixtureRegressor
+from prerank._serialization import Format
 from prerank.recalibration.affine import FittedAffine
 from prerank.recalibration.dressing import FittedDressing
 from prerank.recalibration.guard import Verdict
 from prerank.recalibration.persistence import _FORMAT, write
 from prerank.recalibration.tilt import FittedTilt
-from prerank.saving import Format
+from prerank.regression import CalibratedRegressorCV, MixtureRegressor
 
 TWO = torch.ones(2, dtype=torch.float64)
 AFFINE = FittedAffine(0 * TWO, 2 * TWO, 0.1, 0.25, 0.0625, 3)
@@ -125,7 +125,7 @@ def raw(path, text, kind="Recalibrator"):
     """A file whose header is any text, with its digest."""
     from safetensors.torch import save
 
-    from prerank.saving import _digest
+    from prerank._serialization import _digest
 
     tensors = {"0.shift": TWO}
     path.write_bytes(save(tensors, metadata={"prerank": f"{_digest(text, tensors)} {text}"}))

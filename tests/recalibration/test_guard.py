@@ -8,7 +8,7 @@ import torch
 from prerank import GaussianMixture, Marginal
 from prerank.recalibration import Tilted
 from prerank.recalibration.guard import _SHIFTS, Pools, Verdict
-from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.pit_coordinates import OldPITs
 from prerank.recalibration.tilted import even_steps, resampled
 
 

@@ -8,7 +8,7 @@ import torch
 from torch.distributions import Cauchy, Distribution, Independent, Laplace, StudentT, constraints
 
 from prerank import Ensemble
-from prerank.forecast import equally_weighted_draws
+from prerank.forecasts import equally_weighted_draws
 from prerank.randomness import numpy_generator
 from prerank.recalibration.atoms import has_atoms, in_words, tied_shares
 from prerank.recalibration.features import Features, raw_features, standardised

@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from prerank import HDR, GaussianMixture, Location, Marginal, chunks
-from prerank.calibration import view_of
+from prerank import HDR, GaussianMixture, Location, Marginal
+from prerank import _chunks as chunks
+from prerank.preranks import view_of
 from prerank.recalibration import Tilt, path, tilted
 from prerank.recalibration.folds import folds_of
-from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.pit_coordinates import OldPITs
 from prerank.recalibration.steps import HeldOut
 from prerank.recalibration.tilted import Tilted
 

@@ -6,7 +6,7 @@ from torch.distributions import Independent, Normal
 
 from prerank import Location, energy_score
 from prerank.recalibration import Tilted, tilted
-from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.pit_coordinates import OldPITs
 
 STEEP = 20.0  # the weight of the location's PIT z is exp(69 z): of many draws three in a hundred count
 
@@ -50,7 +50,7 @@ def test_draws_of_a_case_do_not_depend_on_the_others(standard, monkeypatch):
     whole = forecast.ensemble(60, seed=3).members
     for cases in (torch.tensor([2]), torch.tensor([3, 0]), slice(1, 3)):
         assert torch.equal(forecast.select(cases).ensemble(60, seed=3).members, whole[cases])
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", 1)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", 1)
     assert torch.equal(forecast.ensemble(60, seed=3).members, whole)
 
 

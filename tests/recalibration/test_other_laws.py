@@ -19,9 +19,9 @@ from torch.distributions import (
 )
 
 from prerank import Location, Marginal, Recalibrator, check, energy_score, nll
-from prerank.forecast import equally_weighted_draws
+from prerank.forecasts import equally_weighted_draws
 from prerank.recalibration import Affine, Tilt, Tilted
-from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.pit_coordinates import OldPITs
 
 PRERANKS = [Marginal(), Location()]
 SMALL = Tilt(n_draws=64, n_reference=100, pool=300)
@@ -103,7 +103,7 @@ def test_a_tilted_law_is_the_same_whatever_it_is_cut_into(name, monkeypatch):
     part = Tilted(law, tilted.pits, theta, pool=100).select(cases)
     torch.testing.assert_close(part.log_prob(y[cases]), whole[cases])
     torch.testing.assert_close(part.ensemble(10, 3).members, drawn[cases])
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", 1)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", 1)
     torch.testing.assert_close(Tilted(law, tilted.pits, theta, pool=100).log_prob(y), whole)
 
 

@@ -71,7 +71,7 @@ def test_coefficients_by_case_are_sums_over_features():
 @pytest.mark.parametrize("with_features", [False, True])
 @pytest.mark.parametrize("keep", [0, 1 << 28])
 def test_values_gradients_and_curvature_are_those_of_the_likelihood(with_features, keep, wrong, monkeypatch):
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", 100)  # a few cases at a time
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", 100)  # a few cases at a time
     pits, weights = wrong
     features = uniform(40, 3, seed=2) - 0.5 if with_features else None
     points = Points(pits, 4, features, keep)

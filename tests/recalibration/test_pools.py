@@ -8,7 +8,7 @@ import torch
 from torch.distributions import Distribution, Independent, Laplace
 
 from prerank import Marginal, pce
-from prerank.forecast import case_by_case, equally_weighted_draws
+from prerank.forecasts import case_by_case, equally_weighted_draws
 from prerank.randomness import numpy_generator
 from prerank.recalibration import Tilted
 from prerank.recalibration import guard as module
@@ -16,8 +16,8 @@ from prerank.recalibration.basis import legendre
 from prerank.recalibration.features import Features
 from prerank.recalibration.folds import mean_and_error
 from prerank.recalibration.guard import Guard, Pools, Verdict
-from prerank.recalibration.oldpits import OldPITs
 from prerank.recalibration.path import Candidate
+from prerank.recalibration.pit_coordinates import OldPITs
 
 OLD = OldPITs((Marginal(),), 10, 3)
 THETA = torch.tensor([[0.3, -0.2], [0.1, 0.2]], dtype=torch.float64)
@@ -97,7 +97,7 @@ def test_each_bound_of_a_verdict_still_counts_as_harmless():
 def test_pools_are_draws_of_the_root_and_what_scores_need_of_them(
     kind, elements, mixed, held_out, small, monkeypatch, opaque
 ):
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", elements)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", elements)
     law, y = mixed(6), numbers(6, 2, seed=1)
     if kind == "other":
         law = case_by_case(Independent(Laplace(numbers(6, 2), torch.ones(2).double()), 1))

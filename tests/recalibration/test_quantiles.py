@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.stats import chi, norm
 
 from prerank import Ensemble, GaussianMixture
-from prerank.forecast import equally_weighted_draws
+from prerank.forecasts import equally_weighted_draws
 from prerank.randomness import case_keys, normal, uniform
 from prerank.recalibration import (
     EnsembleCopulaCoupling,
@@ -20,6 +20,7 @@ from prerank.recalibration import (
     marginal_quantiles,
 )
 from prerank.recalibration.densities import density_scale
+from prerank.recalibration.published_methods import from_latent_vectors, latent_vectors
 from prerank.recalibration.quantiles import (
     Components,
     QuantileMap,
@@ -28,7 +29,6 @@ from prerank.recalibration.quantiles import (
     normal_scores,
     plotting_levels,
 )
-from prerank.recalibration.rivals import from_latent_vectors, latent_vectors
 
 
 def numbers(*shape, seed=0):
@@ -103,7 +103,7 @@ def test_order_statistics_stand_at_k_over_n_plus_one():
 
 @pytest.mark.parametrize("elements", [1 << 20, 1])
 def test_recalibrated_quantiles_have_the_normal_scores_of_the_held_out_cases(elements, mixed, monkeypatch):
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", elements)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", elements)
     forecast, y = mixed(6), numbers(6, 2, seed=3)
     margins_ = RecalibratedMargins().fit(forecast, y)
     by_case = np.array([[norm.ppf(cdf(forecast, y[n, d].item(), n, d)) for d in range(2)] for n in range(6)])
@@ -176,7 +176,7 @@ def test_a_history_of_other_targets_or_no_numbers_is_refused(mixed):
 
 @pytest.mark.parametrize("elements", [1 << 20, 1])
 def test_hdr_recalibration_picks_the_draw_of_the_pool_at_a_mass(elements, mixed, monkeypatch):
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", elements)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", elements)
     forecast, y = mixed(12), 3 * numbers(12, 2, seed=3)
     step = HDRRecalibration(n_draws=9, n_pool=20, seed=6).fit(forecast, y)
     masses = density_scale(forecast, 20, 6, "held-out pool").mass(forecast.log_density(y[:, None]))[:, 0]
@@ -235,7 +235,7 @@ def test_parameters_in_single_precision_are_the_numbers_they_are(mixed):
 
 @pytest.mark.parametrize("elements", [1 << 20, 1])
 def test_latent_recalibration_moves_lengths_along_their_directions(elements, mixed, monkeypatch):
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", elements)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", elements)
     forecast, y = mixed(12), 3 * numbers(12, 2, seed=3)
     step = LatentRecalibration(n_draws=5, seed=6).fit(forecast, y)
     lengths = latent_vectors(y[:, None], forecast).square().sum(-1).sqrt()[:, 0].sort().values

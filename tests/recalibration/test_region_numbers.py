@@ -11,10 +11,10 @@ from scipy.stats import beta, betabinom, binom
 from torch.distributions import Independent, Laplace, MultivariateNormal, Normal, Poisson, Uniform
 
 from prerank import Ensemble, GaussianMixture, Marginal
-from prerank.forecast import equally_weighted_draws, select_cases
+from prerank.forecasts import equally_weighted_draws, select_cases
 from prerank.recalibration import HighestDensityRegions, PredictionRegion, Tilted
 from prerank.recalibration.densities import density_scale, log_density
-from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.pit_coordinates import OldPITs
 from prerank.recalibration.regions import _reaching
 
 
@@ -165,7 +165,7 @@ def test_a_law_that_is_no_mixture_is_reached_by_one_gaussian_with_its_moments():
 @pytest.mark.parametrize("elements", [1 << 20, 1])
 @pytest.mark.parametrize("kind", ["mixture", "other"])
 def test_a_volume_is_a_mean_over_draws_of_the_forecast_and_of_wide_gaussians(kind, elements, mixed, monkeypatch):
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", elements)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", elements)
     law = mixed(3) if kind == "mixture" else laplace(3)
     threshold = torch.tensor([-4.0, -5.0, -3.5]).double()
     value, error = PredictionRegion(law, 0.9, threshold, 0.9, 100, 91).volume(61, seed=8)

@@ -9,7 +9,7 @@ from scipy.stats import betabinom, chi2
 from torch.distributions import Independent, LogNormal, Normal
 
 from prerank import Ensemble, GaussianMixture
-from prerank.data import Bimodal
+from prerank.datasets import Bimodal
 from prerank.recalibration import HighestDensityRegions, PredictionRegion
 
 ALMOST_SURE = 1 - 1e-6

@@ -9,10 +9,10 @@ from torch.distributions import Independent, Laplace, StudentT
 
 from prerank import HDR, Ensemble, GaussianMixture, projected_pit
 from prerank.calibration import RandomisedRank
-from prerank.data import Bimodal, Heteroscedastic
+from prerank.datasets import Bimodal, Heteroscedastic
 from prerank.recalibration import HDRRecalibration, LatentRecalibration
 from prerank.recalibration.densities import kernel_mixture
-from prerank.recalibration.rivals import from_latent_vectors, latent_vectors
+from prerank.recalibration.published_methods import from_latent_vectors, latent_vectors
 
 FAR = float(kstwobign.isf(1e-6))  # of sqrt(n) times the distance of two CDFs
 N_HELD_OUT, N_FRESH = 1000, 800

@@ -8,7 +8,8 @@ import torch
 from torch.distributions import Gamma, Independent
 
 from prerank import Ensemble, Recalibrator, energy_score
-from prerank.recalibration import Affine, Dressing, HighestDensityRegions, Moved
+from prerank.forecasts import Moved
+from prerank.recalibration import Affine, Dressing, HighestDensityRegions
 from prerank.recalibration.atoms import in_words
 
 

@@ -20,7 +20,8 @@ from prerank import (
     pce_null,
     projected_pit,
 )
-from prerank.recalibration import Affine, Dressing, Moved, Tilt, Tilted
+from prerank.forecasts import Moved
+from prerank.recalibration import Affine, Dressing, Tilt, Tilted
 from prerank.recalibration.folds import folds_of, mean_and_error, most_cautious
 
 SMALL = Tilt(n_draws=64, n_reference=100, pool=500)

@@ -11,8 +11,8 @@ from prerank import GaussianMixture, Location, Marginal
 from prerank.recalibration import Tilted
 from prerank.recalibration.basis import legendre, log_tilt
 from prerank.recalibration.likelihood import Points
-from prerank.recalibration.oldpits import OldPITs
 from prerank.recalibration.path import solve
+from prerank.recalibration.pit_coordinates import OldPITs
 
 
 def uniform(*shape, seed=0):

@@ -8,15 +8,15 @@ import torch
 from torch.distributions import Independent, Laplace, MultivariateNormal
 
 from prerank import Ensemble, GaussianMixture, Location, Marginal, Scale
-from prerank.forecast import equally_weighted_draws
+from prerank.forecasts import equally_weighted_draws
 from prerank.randomness import case_keys, uniform
 from prerank.recalibration import Tilt, Tilted
 from prerank.recalibration.basis import by_case, legendre
 from prerank.recalibration.features import Features, standardised
 from prerank.recalibration.guard import Guard, Verdict
-from prerank.recalibration.oldpits import OldPITs
 from prerank.recalibration.path import Candidate, Path
 from prerank.recalibration.persistence import write
+from prerank.recalibration.pit_coordinates import OldPITs
 from prerank.recalibration.tilt import FittedTilt, _density
 from prerank.recalibration.tilted import even_steps, resampled
 
@@ -43,7 +43,7 @@ def laplace(n_cases):
 @pytest.mark.parametrize("by_cases", [False, True])
 @pytest.mark.parametrize("elements", [1 << 20, 1])
 def test_moments_and_density_come_from_a_weighted_pool(by_cases, elements, mixed, monkeypatch):
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", elements)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", elements)
     law, theta = mixed(4), THETA
     if by_cases:
         theta = THETA * torch.tensor([1.0, -1.0, 0.5, 2.0]).double()[:, None, None]
@@ -112,7 +112,7 @@ def test_reference_draws_and_draws_to_rank_come_from_halves_of_the_pool(size, fi
 
 
 def test_a_pool_that_is_kept_serves_every_part(mixed, monkeypatch):
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", 1)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", 1)
     law = mixed(4)
     tilted, kept = Tilted(law, OLD, THETA, pool=40), Tilted(law, OLD, THETA, pool=40)
     kept.keep_pool()
@@ -200,7 +200,7 @@ def test_a_value_of_other_cases_and_a_law_that_cannot_be_cut_are_refused(mixed, 
 
 @pytest.mark.parametrize("elements", [1 << 20, 1])
 def test_points_of_a_tilt_are_pits_with_the_observation_first(elements, mixed, held_out, monkeypatch):
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", elements)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", elements)
     law, y = mixed(5), numbers(5, 2)
     given = held_out(y, preranks=(Marginal(),), seed=7)
     old = OldPITs((Marginal(), Scale()), 10, 7)

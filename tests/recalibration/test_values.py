@@ -24,7 +24,7 @@ from prerank.recalibration.densities import DensityScale
 from prerank.recalibration.dressing import FittedDressing
 from prerank.recalibration.features import Features, standardised
 from prerank.recalibration.guard import Verdict
-from prerank.recalibration.oldpits import OldPITs
+from prerank.recalibration.pit_coordinates import OldPITs
 from prerank.recalibration.quantiles import QuantileMap
 from prerank.recalibration.tilt import FittedTilt
 

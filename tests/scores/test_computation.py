@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 import torch
 
-from prerank.forecast import Ensemble, GaussianMixture, as_ensemble, equally_weighted_draws
+from prerank.forecasts import Ensemble, GaussianMixture, equally_weighted_draws
+from prerank.inputs import as_ensemble
 from prerank.scores import Fair, Paper, TwoSets, crps, energy, energy_score, nll, variogram_score
 
 ESTIMATORS = [Fair(), Paper(), TwoSets()]
@@ -25,7 +26,7 @@ def normal(*shape, seed=0):
 
 @pytest.fixture
 def tiny_chunks(monkeypatch):
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", 50)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", 50)
     monkeypatch.setattr(energy, "ELEMENTS", 50)
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from prerank.forecast import Ensemble
+from prerank.forecasts import Ensemble
 from prerank.scores import crps, energy_score, variogram_score
 
 xarray = pytest.importorskip("xarray")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from prerank.chunks import at_once
-from prerank.forecast import Ensemble
+from prerank._chunks import at_once
+from prerank.forecasts import Ensemble
 from prerank.scores import Fair, Paper, TwoSets, crps, energy_score, nll, variogram_score
 
 SCORES = [energy_score, variogram_score, crps]

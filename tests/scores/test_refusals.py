@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from prerank.forecast import Ensemble
+from prerank.forecasts import Ensemble
 from prerank.scores import Fair, TwoSets, crps, energy_score, nll, variogram_score
 
 SCORES = [energy_score, variogram_score, crps]

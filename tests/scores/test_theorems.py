@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.special import gamma
 
-from prerank.forecast import Ensemble, GaussianMixture
+from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.scores import Fair, Paper, TwoSets, crps, energy_score, nll, variogram_score
 
 ESTIMATORS = [Fair(), Paper(), TwoSets()]

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from prerank.calibration import PCA, Copula, Location, Marginal, Scale, inclusive_levels, pce, projected_pit
-from prerank.forecast import Ensemble, GaussianMixture
+from prerank.calibration import inclusive_levels, pce, projected_pit
+from prerank.forecasts import Ensemble, GaussianMixture
+from prerank.preranks import PCA, Copula, Location, Marginal, Scale
 from prerank.studies.published.statistic import plotted_statistic, printed_statistic
 from prerank.studies.scenarios import gaussian_vector
 

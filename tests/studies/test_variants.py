@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from prerank.calibration import HDR, PCA, Copula, Location, Marginal, Scale
-from prerank.forecast import GaussianMixture
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import HDR, PCA, Copula, Location, Marginal, Scale
 from prerank.studies.benchmark.plan import Ablation
 from prerank.studies.published import PublishedPenalty, published_pce
 from prerank.studies.variants import (

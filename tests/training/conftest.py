@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from prerank.data import Heteroscedastic
+from prerank.datasets import Heteroscedastic
 from prerank.training import FitOptions, TrainingSet
 
 

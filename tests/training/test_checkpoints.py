@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from prerank.calibration import PCA, Copula, Custom, Location
+from prerank.preranks import PCA, Copula, Custom, Location
 from prerank.training import PreRankPenalty, Run, fit
 from prerank.training import checkpoint as checkpoints
 
@@ -68,9 +68,9 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import torch
-from prerank.calibration import Custom, Location
-from prerank.data import Heteroscedastic
-from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
+from prerank.preranks import Custom, Location
+from prerank.datasets import Heteroscedastic
+from prerank.training import fit, FitOptions, PreRankPenalty, Run, TrainingSet
 
 torch.set_num_threads(1)
 table = Heteroscedastic(3).table(136, 0)

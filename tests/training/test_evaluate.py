@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from prerank.calibration import HDR, Location, Marginal, Scale, paper_preranks, pce, pce_null, projected_pit
-from prerank.data import Bimodal
-from prerank.forecast import GaussianMixture
+from prerank.calibration import pce, pce_null, projected_pit
+from prerank.datasets import Bimodal
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import HDR, Location, Marginal, Scale, paper_preranks
 from prerank.scores import Fair, energy_score
 from prerank.training import evaluate
 

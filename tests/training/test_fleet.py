@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from prerank.calibration import HDR, PCA, Copula, Custom, Dependency, Location, Marginal, Scale
+from prerank.preranks import HDR, PCA, Copula, Custom, Dependency, Location, Marginal, Scale
 from prerank.studies.published import PublishedPenalty
-from prerank.training import EnergyScore, FitOptions, PreRankPenalty, Run, TrainingSet, capture, fit, loop
+from prerank.training import EnergyScore, FitOptions, PreRankPenalty, Run, TrainingSet, fit, loop
+from prerank.training import cuda_graph as capture
 from prerank.training.fleet import Architecture, adam, new_fleet, note_scores
 
 PENALTIES = [
@@ -201,7 +202,7 @@ def test_other_scores_train_and_stop_too(score, tiny, small):
 
 def test_the_energy_score_of_training_draws_is_unbiased():
     """Against the fair score of many equally weighted draws: five standard errors, distant components, few draws."""
-    from prerank.forecast import GaussianMixture
+    from prerank.forecasts import GaussianMixture
     from prerank.scores import energy_score
 
     generator = torch.Generator().manual_seed(0)
@@ -231,7 +232,7 @@ def test_any_function_can_be_trained_along(tiny, small):
 
 def test_training_learns(tiny):
     """The likelihood of fresh rows comes near the oracle's: within a tenth of the way from the start."""
-    from prerank.data import Heteroscedastic
+    from prerank.datasets import Heteroscedastic
 
     data = tiny(2, rows=800)
     options = FitOptions(n_components=1, hidden=(32,), learning_rate=1e-2, max_epochs=80, batch_size=200)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from prerank.calibration import Location, Marginal, Scale
+from prerank.preranks import Location, Marginal, Scale
 
 
 @pytest.mark.slow

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from prerank.calibration import Custom, Location, Marginal, Scale, needs_of, paper_preranks, pce, projected_pit
-from prerank.forecast import GaussianMixture
+from prerank.calibration import pce, projected_pit
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import Custom, Location, Marginal, Scale, needs_of, paper_preranks
 from prerank.scores import energy_score
 from prerank.studies.published import PublishedPenalty
 from prerank.training import (
@@ -23,11 +24,11 @@ from prerank.training import (
     fit,
     tune,
 )
-from prerank.training.capture import is_capturable
+from prerank.training.cuda_graph import is_capturable
 from prerank.training.grouping import grouped
 from prerank.training.loss import Loss
 from prerank.training.noise import StepNoise
-from prerank.training.terms import draws_of, parts_of, streams_of
+from prerank.training.protocols import draws_of, parts_of, streams_of
 
 fit_module = sys.modules["prerank.training.loop"]
 GPU = torch.device("cuda")  # its name alone: none is needed

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from prerank.calibration import HDR, PCA, Contrast, Copula, Dependency, Location, Marginal, Scale, SmoothRank
-from prerank.forecast import GaussianMixture
+from prerank.calibration import SmoothRank
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import HDR, PCA, Contrast, Copula, Dependency, Location, Marginal, Scale
 from prerank.training import Architecture, NegativeLogLikelihood, PreRankPenalty, Run
 from prerank.training.grouping import grouped
 from prerank.training.loss import Loss

@@ -7,24 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from prerank.calibration import (
-    HDR,
-    PCA,
-    Contrast,
-    Copula,
-    Dependency,
-    Location,
-    Marginal,
-    Scale,
-    SmoothRank,
-    needs_of,
-    paper_preranks,
-    pce_kde,
-    smooth_pit,
-)
-from prerank.calibration.projection import PointwiseProjection
-from prerank.forecast import Ensemble, GaussianMixture
+from prerank.calibration import SmoothRank, pce_kde, smooth_pit
+from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.models import MixtureNetwork
+from prerank.preranks import HDR, PCA, Contrast, Copula, Dependency, Location, Marginal, Scale, needs_of, paper_preranks
+from prerank.preranks.projection import PointwiseProjection
 from prerank.training import PreRankPenalty, SharedNumbers, Stream
 
 SMOOTH = SmoothRank(temperature=3.0)  # gentle sigmoids, so that finite differences see the same slope as the gradient
@@ -71,7 +58,9 @@ def test_gradients_reach_weights_means_and_factors_and_are_right(prerank, monkey
 
 def hold_constants(prerank, penalty, law, y, noise, monkeypatch):
     """Whatever a step detaches keeps the value that it has at the starting point."""
-    from prerank.calibration import preranks, smoothrank, views
+    from prerank.calibration import smooth_rank as smoothrank
+    from prerank.preranks import table1 as preranks
+    from prerank.preranks import view as views
 
     def frozen(function):
         kept = []

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from prerank.calibration import Copula, Scale
+from prerank.preranks import Copula, Scale
 from prerank.randomness import key, normals_of_step
 from prerank.training import EnergyScore, PreRankPenalty, Run, fit
 from prerank.training.batches import Batches

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from prerank.calibration import Dependency, Location, Scale
+from prerank.preranks import Dependency, Location, Scale
 from prerank.training import Bar, EnergyScore, PreRankPenalty, Run, fit
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from prerank.calibration import Location
+from prerank.preranks import Location
 from prerank.training import PreRankPenalty, Run, Silent, fit
 from prerank.training.fleet import Architecture, new_fleet, note_scores, start_again
 

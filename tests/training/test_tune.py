@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
-from prerank.calibration import Location, Scale, pce, projected_pit
-from prerank.forecast import GaussianMixture
+from prerank.calibration import pce, projected_pit
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import Location, Scale
 from prerank.scores import energy_score
 from prerank.training import PAPER_STRENGTHS, PreRankPenalty, choose_strength, fit, tune
 

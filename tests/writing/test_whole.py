@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from prerank.writing import whole_file, whole_folder
+from prerank._writing import whole_file, whole_folder
 
 
 def put(path: Path, text: str = "new") -> None:
@@ -73,7 +73,7 @@ def test_a_disk_that_takes_no_more_leaves_nothing(tmp_path):
     """A limit on the size of files is the full disk that every user can have: the write itself fails."""
     resource = pytest.importorskip("resource", reason="limits of a process are a matter of Unix")
     code = (
-        "import resource, sys; from prerank.writing import whole_file\n"
+        "import resource, sys; from prerank._writing import whole_file\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "with whole_file(sys.argv[1]) as partial: partial.write_bytes(bytes(100_000))"
     )

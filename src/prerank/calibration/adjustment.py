@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from prerank.forecast import accepts_arrays
+from prerank.arrays.conversion import accepts_arrays
 
 
 @accepts_arrays("p_values")

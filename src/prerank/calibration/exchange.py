@@ -3,7 +3,8 @@
 Under calibration the observation and the members of a case are exchangeable. Each replicate picks one point per case at
 random, with its own ties and weights, so the null distribution of one projection is exact whatever these are. Which point a
 replicate picks depends on (seed, case, number of the replicate) alone. Of several projections at once a replicate keeps the
-dependence that the *points* have, which is right only if the whole joint forecast is: see `prerank.calibration.signs`.
+dependence that the *points* have, which is right only if the whole joint forecast is: see
+`prerank.calibration.random_signs`.
 """
 
 from collections.abc import Callable
@@ -12,12 +13,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.calibration.curvetable import Table, merged, tables_of
-from prerank.calibration.intervals import Intervals
+from prerank._chunks import at_once
+from prerank._parallel import in_threads
+from prerank.calibration.curve_table import Table, merged, tables_of
 from prerank.calibration.null import rank_spread
-from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
-from prerank.chunks import at_once
-from prerank.parallel import in_threads
+from prerank.calibration.projected_pits import PreRankPIT, ProjectedPIT
+from prerank.calibration.rank_intervals import Intervals
 from prerank.randomness import bits_of_steps, case_keys
 
 

@@ -10,14 +10,14 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from prerank.calibration.curvetable import numbers_of_ranks
-from prerank.calibration.errors import centred_levels, pce, reliability_curve
-from prerank.calibration.inputs import require_power
-from prerank.calibration.intervals import curve_sums, steps
-from prerank.calibration.projectedpit import ProjectedPIT
-from prerank.chunks import chunks
-from prerank.forecast import accepts_arrays
-from prerank.parallel import single_threaded
+from prerank._chunks import chunks
+from prerank._parallel import single_threaded
+from prerank.arrays.conversion import accepts_arrays
+from prerank.calibration.checks import require_power
+from prerank.calibration.curve_table import numbers_of_ranks
+from prerank.calibration.projected_pits import ProjectedPIT
+from prerank.calibration.rank_intervals import curve_sums, steps
+from prerank.calibration.reliability import centred_levels, pce, reliability_curve
 from prerank.randomness import numpy_generator
 
 REPLICATES = 50_000  # the size of a 5 % test is then known to 0.1 points

@@ -13,32 +13,19 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.calibration.custom import call_only_ours
-from prerank.calibration.inputs import refuse_bad_input, require_how, require_whole
-from prerank.calibration.pooling import CanonicalPoints, canonical_points, reference_subset
-from prerank.calibration.preranks import PreRank, listed_preranks
-from prerank.calibration.projectedpit import PITsEndToEnd, PreRankPIT, ProjectedPIT
-from prerank.calibration.ranking import (
-    closed_form_pit,
-    empirical_rank_pit,
-    has_closed_form,
-    rank_pit,
-    smooth_rank_pit,
-)
-from prerank.calibration.smoothrank import SmoothRank
-from prerank.calibration.views import DistributionView, PointsView, View
-from prerank.chunks import chunks
-from prerank.forecast import (
-    Ensemble,
-    Forecast,
-    GaussianMixture,
-    as_observations,
-    differentiable_draws,
-    equally_weighted_draws,
-    in_one_precision,
-    precision_of,
-)
-from prerank.parallel import in_threads, single_threaded
+from prerank._chunks import chunks
+from prerank._parallel import in_threads, single_threaded
+from prerank.arrays import as_observations
+from prerank.arrays.precision import in_one_precision, precision_of
+from prerank.calibration.checks import refuse_bad_input, require_how, require_whole
+from prerank.calibration.projected_pits import PITsEndToEnd, PreRankPIT, ProjectedPIT
+from prerank.calibration.ranking import closed_form_pit, empirical_rank_pit, has_closed_form, rank_pit, smooth_rank_pit
+from prerank.calibration.smooth_rank import SmoothRank
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture, differentiable_draws, equally_weighted_draws
+from prerank.preranks.custom import call_only_ours
+from prerank.preranks.exchangeable_points import CanonicalPoints, canonical_points, reference_subset
+from prerank.preranks.table1 import PreRank, listed_preranks
+from prerank.preranks.view import DistributionView, PointsView, View
 from prerank.randomness import case_keys
 
 HIDES_ERROR = 0.02  # mean share of the observation among all points
@@ -98,7 +85,7 @@ def projected_pit(
     NaN or infinite values, shapes that do not match, and a case without members are refused. One member is enough (two
     possible ranks), so is one case.
 
-    >>> from prerank import Location, Ensemble
+    >>> from prerank import Ensemble, Location
     >>> y, members = torch.zeros(2, 3), torch.ones(2, 9, 3)
     >>> pit = projected_pit(y, Ensemble(members), Location())
     >>> pit.lower.squeeze(), pit.upper.squeeze(), pit.method

@@ -3,15 +3,15 @@
 import torch
 from torch import Tensor
 
-from prerank.calibration.intervals import Intervals
-from prerank.calibration.pooling import CanonicalPoints
-from prerank.calibration.preranks import PreRank
-from prerank.calibration.projectedpit import PreRankPIT
-from prerank.calibration.projection import LinearProjection, Projection
-from prerank.calibration.ranks import all_weights_below_and_at, weight_below_and_at
-from prerank.calibration.rounding import rounded
-from prerank.calibration.smoothrank import SmoothRank, smooth_pit
-from prerank.forecast import Ensemble, Forecast, GaussianMixture
+from prerank.calibration._ranks import all_weights_below_and_at, weight_below_and_at
+from prerank.calibration.projected_pits import PreRankPIT
+from prerank.calibration.rank_intervals import Intervals
+from prerank.calibration.smooth_rank import SmoothRank, smooth_pit
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture
+from prerank.preranks.exchangeable_points import CanonicalPoints
+from prerank.preranks.projection import LinearProjection, Projection
+from prerank.preranks.rounding import rounded
+from prerank.preranks.table1 import PreRank
 from prerank.randomness import uniform
 
 

@@ -10,17 +10,17 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from prerank._parallel import single_threaded
+from prerank.arrays.conversion import accepts_arrays
 from prerank.calibration.adjustment import holm
-from prerank.calibration.blindness import projection_power
-from prerank.calibration.errors import centred_levels, checked_weights, pce
+from prerank.calibration.checks import require_power, require_whole
 from prerank.calibration.exchange import Replicates, picked_replicates
-from prerank.calibration.inputs import require_power, require_whole
 from prerank.calibration.null import REPLICATES
-from prerank.calibration.projectedpit import PreRankPIT, ProjectedPIT
-from prerank.calibration.rowtests import FEWEST_STEPS, Picked, RowTest, row_of, step_down
-from prerank.calibration.signs import Setting, SignTest, calibrated_spread, sign_sums, signs_of
-from prerank.forecast import accepts_arrays
-from prerank.parallel import single_threaded
+from prerank.calibration.power import projection_power
+from prerank.calibration.projected_pits import PreRankPIT, ProjectedPIT
+from prerank.calibration.random_signs import Setting, SignTest, calibrated_spread, sign_sums, signs_of
+from prerank.calibration.reliability import centred_levels, checked_weights, pce
+from prerank.calibration.row_test import FEWEST_STEPS, Picked, RowTest, row_of, step_down
 
 LEVEL = 0.05
 MOST_GROUPS = int(LEVEL * (REPLICATES + 1))  # of more, no adjusted p-value could reach the level
@@ -82,7 +82,8 @@ def pce_test(
     or members or cases have weights, it comes from picking among the points of each case, so pass
     `projected_pit(..., exchangeable=True)`. Several projections of one pre-rank: random signs of whole cases, which keep
     the dependence between projections that is observed, and the smallest p-value of three statistics: the mean and the
-    maximum of their PCEs, each over its expected value, and the PCE of their mean curve. With fewer than ten cases each projection is tested exactly, with Bonferroni's factor.
+    maximum of their PCEs, each over its expected value, and the PCE of their mean curve. With fewer than ten cases each
+    projection is tested exactly, with Bonferroni's factor.
     p = (1 + #{null >= observed}) / (B + 1).
     `blocks` (N,) are labels of dependent cases, which share a sign. p-values are adjusted for several pre-ranks in steps,
     with the same signs. If they are to be adjusted for `n_groups` groups of cases too, small ones come from as many more

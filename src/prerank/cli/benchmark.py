@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from prerank._wording import counted
 from prerank.cli.device import device_called
 from prerank.cli.outputs import results_folder, shown_path
-from prerank.wording import counted
 
 if TYPE_CHECKING:
     from prerank.studies.benchmark import Executor, State, Summary
@@ -173,7 +173,8 @@ def _items(option: str, given: list[str] | None, kind: Callable[[str], object]) 
 
 def available_locally(accept_licence: bool) -> tuple[str, ...]:
     """The paper's datasets that need no download, smallest first, without those whose agreement is not accepted."""
-    from prerank.data import PAPER_DATASETS, Elsewhere, locate
+    from prerank.datasets.catalogue import PAPER_DATASETS
+    from prerank.datasets.sources import Elsewhere, locate
 
     found = [
         entry

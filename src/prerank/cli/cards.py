@@ -5,22 +5,16 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from prerank.data import (
-    BUILTIN,
-    PAPER_DATASETS,
-    PAPER_SPLIT,
-    Cached,
-    CleanedHere,
-    Dataset,
-    Location,
-    MirrorEntry,
-    RawHere,
-    Table,
-    extra_datasets,
-    locate,
-    pair_counts,
-)
-from prerank.reporting import new_figure, pair_plot, quiet_style, save_figure
+from prerank.datasets import Dataset, Table
+from prerank.datasets.builtin import BUILTIN
+from prerank.datasets.catalogue import PAPER_DATASETS
+from prerank.datasets.loading import extra_datasets
+from prerank.datasets.mirror import MirrorEntry
+from prerank.datasets.pairs import pair_counts
+from prerank.datasets.sources import Cached, CleanedHere, Location, RawHere, locate
+from prerank.datasets.splitting import PAPER_SPLIT
+from prerank.plotting import new_figure, quiet_style, save_figure
+from prerank.plotting.pair_plot import pair_plot
 
 
 def overview() -> Grid:

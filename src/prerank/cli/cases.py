@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 import torch
 
+from prerank._wording import counted
+from prerank.arrays.labels import label_text
 from prerank.cli.labels import as_label, refuse_day_first
-from prerank.data import Matched, coded_labels, n_before
-from prerank.forecast import Ensemble, label_text
-from prerank.wording import counted
+from prerank.forecasts import Ensemble
+from prerank.io import Matched
+from prerank.io.label_order import coded_labels, n_before
 
 
 @dataclass(frozen=True, eq=False)

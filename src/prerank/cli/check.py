@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from prerank._wording import printable
 from prerank.cli.fileoptions import (
     AsJson,
     Axes,
@@ -23,7 +24,6 @@ from prerank.cli.fileoptions import (
     preranks_named,
 )
 from prerank.cli.outputs import require_outputs, require_picture
-from prerank.wording import printable
 
 
 def check(
@@ -72,8 +72,8 @@ def check(
     """
     from prerank.cli.document import as_document  # torch and pandas load slowly
     from prerank.cli.repeating import command_line, python_lines
-    from prerank.data import read_forecasts
     from prerank.diagnosis import check as check_arrays
+    from prerank.io import read_forecasts
 
     require_outputs({"--plot": plot, "--html": html}, (forecasts, observations))
     if plot is not None:

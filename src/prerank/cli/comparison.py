@@ -7,8 +7,9 @@ import torch
 
 from prerank.cli.document import of_check
 from prerank.diagnosis import Check, check
-from prerank.forecast import Ensemble
-from prerank.reporting import p_text, render
+from prerank.forecasts import Ensemble
+from prerank.plotting import render
+from prerank.plotting.tables import p_text
 from prerank.scores import energy_score
 
 

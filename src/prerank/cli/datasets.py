@@ -25,7 +25,7 @@ def datasets(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     from prerank.cli.cards import overview  # pandas loads slowly
-    from prerank.data import cache_folder
+    from prerank.datasets.sources import cache_folder
 
     console = Console()
     console.print(overview())
@@ -40,7 +40,7 @@ def datasets(context: typer.Context) -> None:
 @app.command("fetch")
 def fetch_command(name: NAME, accept_licence: ACCEPT = False) -> None:
     """Bring a dataset from upstream to the cache, verified; nothing is downloaded twice."""
-    from prerank.data import fetch  # pandas loads slowly
+    from prerank.datasets import fetch  # pandas loads slowly
 
     path = fetch(name, accept_licence=accept_licence)
     typer.echo(f"{name}: verified, {path.stat().st_size:,} bytes in {path}")
@@ -55,7 +55,7 @@ def show_command(
 ) -> None:
     """Print a dataset's card and write a pair plot of its targets. Nothing is downloaded: fetch it first."""
     from prerank.cli.cards import card, write_pair_plot  # pandas loads slowly
-    from prerank.data import load
+    from prerank.datasets import load
 
     picture = plot or Path(f"{name}-targets.png")
     if not no_plot:

@@ -28,14 +28,9 @@ def demo(
 
 
 def _demonstrate(out: Path, seed: int, n_train: int, n_test: int) -> None:
-    from prerank.parallel import single_threaded
-    from prerank.reporting import save_figure, terminal_table
-    from prerank.studies import (  # the estimator loads slowly
-        PENALISED,
-        STRENGTHS,
-        demonstrate,
-        demonstration_picture,
-    )
+    from prerank._parallel import single_threaded
+    from prerank.plotting import save_figure, terminal_table
+    from prerank.studies import PENALISED, STRENGTHS, demonstrate, demonstration_picture
 
     console = Console()
     console.print(
@@ -81,7 +76,7 @@ def _errors(forecasts: Sequence["Evaluated"]) -> tuple[list[str], list[list[str]
 
 def _summary(result: "Check") -> str:
     """Under which pre-ranks a forecast is miscalibrated, in a sentence."""
-    from prerank.reporting import p_text
+    from prerank.plotting.tables import p_text
 
     against = [str(name) for name, row in result.table.iterrows() if row["adjusted p-value"] <= LEVEL]
     if not against:

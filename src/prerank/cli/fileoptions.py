@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from prerank.calibration import PreRank
-    from prerank.data import Naming
+    from prerank.io import Naming
+    from prerank.preranks import PreRank
 
 # known without loading torch; "contrast" is there for two targets, "scale" and "dependency" for more
 PRERANKS = ("marginal", "location", "scale", "dependency", "contrast", "PCA", "HDR", "copula")
@@ -67,7 +67,7 @@ def naming_of(
     *keep: str | None,
 ) -> "Naming":
     """The names as they were given, and the columns that are kept, each once."""
-    from prerank.data import Naming  # pandas loads slowly
+    from prerank.io import Naming  # pandas loads slowly
 
     order = None if axes is None else tuple(name.strip() for name in axes.split(","))
     kept = tuple(dict.fromkeys(name for name in keep if name is not None))
@@ -76,7 +76,7 @@ def naming_of(
 
 def preranks_named(names: list[str] | None, n_targets: int) -> "list[PreRank] | None":
     """Pre-ranks of the paper by their names; None for all of them."""
-    from prerank.calibration import paper_preranks
+    from prerank.preranks import paper_preranks
 
     if names is None:
         return None

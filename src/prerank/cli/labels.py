@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from prerank.forecast import label_text
+from prerank.arrays.labels import label_text
 
 # ISO 8601 alone: other forms leave open what is the day and what the month, and "12h" would be a time of the year 1
 _DATE = re.compile(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from prerank.wording import printable
-from prerank.writing import require_file
+from prerank._wording import printable
+from prerank._writing import require_file
 
 FIGURES = (".png", ".svg")  # what a figure without a suffix is written as
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from prerank._wording import counted, printable
 from prerank.cli.fileoptions import (
     AsJson,
     Axes,
@@ -24,7 +25,6 @@ from prerank.cli.fileoptions import (
     preranks_named,
 )
 from prerank.cli.outputs import require_outputs
-from prerank.wording import counted, printable
 
 if TYPE_CHECKING:
     from prerank.cli.cases import Cases
@@ -91,7 +91,8 @@ def recalibrate(
     prerank recalibrate new.npz --load learnt.safetensors --out corrected.npz
     """
     from prerank.cli.cases import Cases  # torch and pandas load slowly
-    from prerank.data import read_forecasts, require_output, write_forecasts
+    from prerank.io import read_forecasts, write_forecasts
+    from prerank.io.write import require_output
 
     _refuse_contradictions(apply, apply_observations, share, before, save, load)
     require_outputs({"--out": out, "--save": save}, (forecasts, observations, apply, apply_observations, load))
@@ -210,7 +211,7 @@ class _Task(NamedTuple):
         return recalibrator.fit(cases.ensemble(), cases.y.to_numpy(), blocks=cases.blocks)
 
     def _corrected(self, recalibrator: "Recalibrator", cases: "Cases") -> Any:
-        from prerank.forecast import Ensemble, equally_weighted_draws
+        from prerank.forecasts import Ensemble, equally_weighted_draws
 
         law = recalibrator.transform(cases.ensemble())
         n_draws = self.draws or cases.members.shape[1]
@@ -219,7 +220,7 @@ class _Task(NamedTuple):
 
     def _compared(self, cases: "Cases", corrected: Any) -> "Comparison":
         from prerank.cli.comparison import compare
-        from prerank.forecast import Ensemble
+        from prerank.forecasts import Ensemble
 
         known = cases.y.notna().all(axis=1).to_numpy()
         judged = cases.rows(known)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from prerank.wording import printable
+from prerank._wording import printable
 
 _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space, or give a place on another disk"),

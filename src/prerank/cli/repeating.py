@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from prerank.data import Naming
-from prerank.diagnosis import in_python
+from prerank.diagnosis.reproduce import in_python
+from prerank.io import Naming
 
 if TYPE_CHECKING:
-    from prerank.calibration import PreRank
+    from prerank.preranks import PreRank
 
 
 def command_line(ctx: typer.Context) -> str:
@@ -51,7 +51,7 @@ def python_lines(
     lines = [
         "from pathlib import Path",
         f"from prerank import {', '.join([*names, 'check'])}",
-        f"from prerank.data import {'Naming, ' if chosen else ''}read_forecasts",
+        f"from prerank.io import {'Naming, ' if chosen else ''}read_forecasts",
         "",
         f"found = read_forecasts({read})",
         f"result = check({', '.join(arguments)})",

@@ -18,7 +18,7 @@ def report(
     ] = None,
 ) -> None:
     """Every table and figure of the paper from the records of a benchmark, in both protocols."""
-    from prerank.parallel import single_threaded
+    from prerank._parallel import single_threaded
     from prerank.studies.benchmark import report_folder  # the training layer loads slowly
 
     if out is not None:

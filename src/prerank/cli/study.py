@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from prerank.reporting import save_figure
+from prerank._writing import whole_file
+from prerank.plotting import save_figure
 from prerank.studies import (
     AS_PUBLISHED,
     EXACT,
@@ -34,7 +35,6 @@ from prerank.studies import (
     simulation_figure,
     write_table,
 )
-from prerank.writing import whole_file
 
 Report = Callable[[int, int], None]
 

@@ -1,8 +1,13 @@
 """What a forecaster calls: is my joint forecast calibrated, and if not, how?"""
 
-from prerank.diagnosis.calls import in_python
 from prerank.diagnosis.checking import check, check_pits
 from prerank.diagnosis.groups import GroupedCheck, grouped
 from prerank.diagnosis.result import Check
 
-__all__ = ["Check", "GroupedCheck", "check", "check_pits", "grouped", "in_python"]
+__all__ = [
+    "Check",
+    "GroupedCheck",
+    "check",
+    "check_pits",
+    "grouped",
+]

@@ -7,24 +7,19 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import (
-    FEWEST_BLOCKS,
-    LEVEL,
-    PCETest,
-    PreRank,
-    ProjectedPIT,
-    hidden_error,
-    pce_test,
-    require_power,
-    require_whole,
-)
-from prerank.diagnosis.calls import call_of
+from prerank._parallel import single_threaded
+from prerank.arrays import as_tensor
+from prerank.arrays.labels import label_text
+from prerank.calibration import LEVEL, PCETest, ProjectedPIT, hidden_error, pce_test
+from prerank.calibration.checks import require_power, require_whole
+from prerank.calibration.confidence import FEWEST_BLOCKS
+from prerank.diagnosis.execution import Asked, LazySource, MemorySource, Source
 from prerank.diagnosis.groups import GroupedCheck, grouped
-from prerank.diagnosis.options import block_labels, groups_of, weight_per_case
+from prerank.diagnosis.per_case import block_labels, groups_of, weight_per_case
+from prerank.diagnosis.reproduce import call_of
 from prerank.diagnosis.result import Check, tables
-from prerank.diagnosis.sources import Asked, LazySource, MemorySource, Source
-from prerank.forecast import as_tensor, is_lazy, label_text
-from prerank.parallel import single_threaded
+from prerank.inputs.lazy_members import is_lazy
+from prerank.preranks import PreRank
 
 
 @overload

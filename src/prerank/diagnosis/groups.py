@@ -10,12 +10,17 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
+from prerank._wording import counted
 from prerank.calibration import holm
-from prerank.diagnosis.pictures import group_heat
+from prerank.diagnosis.plotdata import group_heat
 from prerank.diagnosis.report import Described, report_of_groups
 from prerank.diagnosis.result import LEVEL, Check
-from prerank.reporting import GroupHeat, group_figure, p_text, render, save_named, write_page
-from prerank.wording import counted
+from prerank.plotting import render
+from prerank.plotting.heatmaps import group_figure
+from prerank.plotting.page import write_page
+from prerank.plotting.panels import GroupHeat
+from prerank.plotting.style import save_named
+from prerank.plotting.tables import p_text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,7 +95,7 @@ class GroupedCheck:
 
     def to_xarray(self) -> Any:
         """An `xarray.Dataset`: that of each group's check along "group"."""
-        from prerank.diagnosis.conversion import as_grouped_dataset
+        from prerank.diagnosis.export import as_grouped_dataset
 
         return as_grouped_dataset(self)
 

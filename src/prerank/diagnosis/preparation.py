@@ -8,24 +8,17 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
-from prerank.calibration import PreRank, needs_of
-from prerank.diagnosis.units import rescale
-from prerank.forecast import (
-    Axes,
-    Ensemble,
-    Forecast,
-    GaussianMixture,
-    Inputs,
-    Labels,
-    LazyMembers,
-    in_one_precision,
-    observations_and_forecast,
-    refuse_fill_values,
-    refuse_outside_support,
-    require_fitting,
-    require_parameters,
-    require_vector_distribution,
-)
+from prerank.arrays.fill_values import refuse_fill_values
+from prerank.arrays.labels import Axes, Labels
+from prerank.arrays.precision import in_one_precision
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture
+from prerank.forecasts.sampling import require_vector_distribution
+from prerank.forecasts.support import refuse_outside_support
+from prerank.inputs.checks import require_fitting, require_parameters
+from prerank.inputs.layout import Inputs, observations_and_forecast
+from prerank.inputs.lazy_members import LazyMembers
+from prerank.inputs.rescaling import rescale
+from prerank.preranks import PreRank, needs_of
 
 
 @dataclass(frozen=True, eq=False)

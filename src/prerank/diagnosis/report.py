@@ -7,20 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prerank._wording import counted, printable
 from prerank.diagnosis.advice import advice
-from prerank.diagnosis.meaning import meanings
+from prerank.diagnosis.explanations import meanings
 from prerank.diagnosis.result import LEVEL, Check
-from prerank.reporting import (
-    GroupHeat,
-    PreRankPanel,
-    ProjectionPanel,
-    highest_density,
-    p_text,
-    ratio,
-    report_page,
-    widest_deviation,
-)
-from prerank.wording import counted, printable
+from prerank.plotting.page import report_page
+from prerank.plotting.panels import GroupHeat, PreRankPanel, ProjectionPanel, highest_density, ratio, widest_deviation
+from prerank.plotting.tables import p_text
 
 MOST_BYTES = 2_000_000
 MOST_GROUPS = 500  # rows of the table of groups

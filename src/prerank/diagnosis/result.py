@@ -13,20 +13,19 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from prerank.calibration import (
-    LEVEL,
-    NEARLY_BLIND,
-    Intervals,
-    PCETest,
-    PreRankPIT,
-    ProjectedPIT,
-    in_quadrature,
-    pce_intervals_of_groups,
-    read,
-)
-from prerank.diagnosis.pictures import panels
-from prerank.reporting import PreRankPanel, diagnosis_figure, p_text, render, save_named, write_page
-from prerank.wording import counted
+from prerank._wording import counted
+from prerank.calibration import LEVEL, PCETest, ProjectedPIT, read
+from prerank.calibration.confidence import pce_intervals_of_groups
+from prerank.calibration.null import in_quadrature
+from prerank.calibration.power import NEARLY_BLIND
+from prerank.calibration.projected_pits import PreRankPIT
+from prerank.calibration.rank_intervals import Intervals
+from prerank.diagnosis.plotdata import panels
+from prerank.plotting import diagnosis_figure, render
+from prerank.plotting.page import write_page
+from prerank.plotting.panels import PreRankPanel
+from prerank.plotting.style import save_named
+from prerank.plotting.tables import p_text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,7 +105,7 @@ class Check:
 
     def to_xarray(self) -> Any:
         """An `xarray.Dataset`: the table along "prerank", projections along "projection", their curves over "level"."""
-        from prerank.diagnosis.conversion import as_dataset
+        from prerank.diagnosis.export import as_dataset
 
         return as_dataset(self)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from prerank.forecast import GaussianMixture
+from prerank.forecasts import GaussianMixture
 from prerank.models.network import MixtureNetwork, lower_triangular, perceptron
 from prerank.models.reference import LinearGaussian
 from prerank.models.scaled import ScaledMixture

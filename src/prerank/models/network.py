@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from prerank.forecast import GaussianMixture
-from prerank.kernels import PERCEPTRON, UNPACKING, kernel_for
+from prerank._kernels import PERCEPTRON, UNPACKING, kernel_for
+from prerank.forecasts import GaussianMixture
 from prerank.randomness import key, uniform
 
 

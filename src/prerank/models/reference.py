@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prerank.forecast import GaussianMixture
+from prerank.forecasts import GaussianMixture
 
 _RIDGES = torch.logspace(-4, 3, 15, dtype=torch.float64).tolist()
 _LEAST_SPREAD = 1e-3  # standard deviation, in units of the targets' own, below which none is believed

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import GaussianMixture
+from prerank.forecasts import GaussianMixture
 
 
 class ScaledMixture(GaussianMixture):

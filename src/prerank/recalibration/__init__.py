@@ -4,13 +4,12 @@ Also what others have published to the same end, in the same interface, and join
 """
 
 from prerank.recalibration.affine import Affine
-from prerank.recalibration.coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
+from prerank.recalibration.copula_coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
 from prerank.recalibration.dressing import Dressing
-from prerank.recalibration.moved import Moved
-from prerank.recalibration.quantiles import checked_levels, marginal_quantiles
+from prerank.recalibration.published_methods import HDRRecalibration, LatentRecalibration
+from prerank.recalibration.quantiles import marginal_quantiles
 from prerank.recalibration.recalibrator import PITDensities, Recalibrator
 from prerank.recalibration.regions import Coverage, HighestDensityRegions, PredictionRegion, Volume
-from prerank.recalibration.rivals import HDRRecalibration, LatentRecalibration
 from prerank.recalibration.steps import Fitted, HeldOut, Step
 from prerank.recalibration.tilt import Tilt
 from prerank.recalibration.tilted import Tilted
@@ -25,7 +24,6 @@ __all__ = [
     "HeldOut",
     "HighestDensityRegions",
     "LatentRecalibration",
-    "Moved",
     "PITDensities",
     "PredictionRegion",
     "RecalibratedMargins",
@@ -35,6 +33,5 @@ __all__ = [
     "Tilt",
     "Tilted",
     "Volume",
-    "checked_levels",
     "marginal_quantiles",
 ]

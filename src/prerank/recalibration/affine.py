@@ -9,20 +9,16 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.chunks import chunks
-from prerank.forecast import (
-    Ensemble,
-    Forecast,
-    GaussianMixture,
-    has_bounds_within,
-    normal_as_mixture,
-    require_ridges,
-)
+from prerank._chunks import chunks
+from prerank._parameters import require_ridges
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture
+from prerank.forecasts.affine_transformed import Moved
+from prerank.forecasts.mixture import normal_as_mixture
+from prerank.forecasts.support import has_bounds_within
 from prerank.randomness import numpy_generator
+from prerank.recalibration._lbfgs import smallest
 from prerank.recalibration.atoms import has_atoms
 from prerank.recalibration.folds import best_if_any, mean_and_error
-from prerank.recalibration.likeliest import smallest
-from prerank.recalibration.moved import Moved
 from prerank.recalibration.steps import HeldOut, has_moments, moments, require_spread
 from prerank.scores import energy_score
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Forecast
+from prerank.forecasts import Forecast
 
 MANY_TIES = 0.1  # share of cases from which on a target is said to have atoms
 

@@ -13,27 +13,19 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
-from prerank.calibration import bandwidths, view_of
-from prerank.forecast import (
-    Axes,
-    Ensemble,
-    Forecast,
-    GaussianMixture,
-    as_ensemble,
-    described,
-    equally_weighted_draws,
-    inside_support,
-    observations_and_forecast,
-    refuse_idle_axes,
-    require_fitting,
-    require_members,
-    require_observations,
-    require_parameters,
-    require_vector_distribution,
-)
+from prerank._wording import counted
+from prerank.arrays.conversion import described
+from prerank.arrays.labels import Axes
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.forecasts.sampling import require_vector_distribution
+from prerank.forecasts.support import inside_support
+from prerank.inputs import as_ensemble
+from prerank.inputs.checks import require_fitting, require_members, require_observations, require_parameters
+from prerank.inputs.layout import observations_and_forecast, refuse_idle_axes
+from prerank.preranks import view_of
+from prerank.preranks.point_density import bandwidths
 from prerank.randomness import seeded
-from prerank.recalibration.parts import over_drawn
-from prerank.wording import counted
+from prerank.recalibration.batching import over_drawn
 
 LARGEST = 1e100  # numbers whose squares are numbers still
 MOST_DRAWS = 1_000_000  # of each case
@@ -185,7 +177,7 @@ def as_mixture(forecast: Forecast) -> GaussianMixture:
         return forecast
     raise TypeError(
         f"the CDFs of {described(forecast)} are not known in closed form; pass a GaussianMixture, or draws: "
-        "prerank.forecast.equally_weighted_draws(forecast, 200)"
+        "prerank.forecasts.equally_weighted_draws(forecast, 200)"
     )
 
 

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from prerank.chunks import chunks
-from prerank.forecast import Ensemble, Forecast, GaussianMixture, described, require_number
-from prerank.recalibration.likeliest import smallest
+from prerank._chunks import chunks
+from prerank._parameters import require_number
+from prerank.arrays.conversion import described
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture
+from prerank.recalibration._lbfgs import smallest
 from prerank.recalibration.steps import HeldOut, require_spread
 from prerank.scores import energy_score
 

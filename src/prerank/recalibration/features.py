@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.forecast import as_tensor
+from prerank.arrays import as_tensor
 
 _FURTHEST = 3.0  # standard deviations: a case far out must not carry a correction with it
 

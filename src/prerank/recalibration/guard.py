@@ -9,14 +9,14 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.calibration import pce
-from prerank.forecast import can_be_cut, case_by_case, equally_weighted_draws
+from prerank.forecasts import can_be_cut, case_by_case, equally_weighted_draws
 from prerank.randomness import numpy_generator
 from prerank.recalibration.basis import by_case, log_tilt
+from prerank.recalibration.batching import over_parts, select
 from prerank.recalibration.densities import log_density
 from prerank.recalibration.folds import mean_and_error
-from prerank.recalibration.oldpits import OldPITs
-from prerank.recalibration.parts import over_parts, select
 from prerank.recalibration.path import Candidate
+from prerank.recalibration.pit_coordinates import OldPITs
 from prerank.recalibration.steps import HeldOut
 from prerank.recalibration.tilted import Tilted
 

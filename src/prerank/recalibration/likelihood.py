@@ -17,8 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.chunks import chunks
-from prerank.parallel import in_threads
+from prerank._chunks import chunks
+from prerank._parallel import in_threads
 from prerank.recalibration.basis import legendre
 
 _KEPT = 1 << 28  # numbers of a basis that is kept: a gigabyte in single precision

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from prerank.forecast import require_number, require_whole, require_yes_or_no
+from prerank._parameters import require_number, require_whole, require_yes_or_no
+from prerank._serialization import Format, decode, encode, refusing_forgery
 from prerank.recalibration.affine import REASONS, FittedAffine
 from prerank.recalibration.dressing import FittedDressing
 from prerank.recalibration.guard import Verdict
 from prerank.recalibration.steps import Fitted
 from prerank.recalibration.tilt import FittedTilt
-from prerank.saving import Format, decode, encode, refusing_forgery
 
 _FORMAT = Format("Recalibrator", 1, (1,))
 _STEPS: dict[str, Any] = {kind.__name__: kind for kind in (FittedAffine, FittedDressing, FittedTilt)}

@@ -12,7 +12,10 @@ from scipy.special import ndtri_exp
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from prerank.forecast import GaussianMixture, as_tensor, described, normal_as_mixture
+from prerank.arrays import as_tensor
+from prerank.arrays.conversion import described
+from prerank.forecasts import GaussianMixture
+from prerank.forecasts.mixture import normal_as_mixture
 
 _STEPS = 200  # bisection alone would need about 60; Newton's method needs about 6
 
@@ -108,7 +111,7 @@ def marginal_quantiles(forecast: GaussianMixture | MultivariateNormal, levels: A
     if not isinstance(forecast, GaussianMixture) or len(forecast.batch_shape) != 1:
         raise TypeError(
             f"quantiles in closed form are those of a GaussianMixture of several cases, and the forecast is "
-            f"{described(forecast)}; take them of its draws, or use prerank.estimator.predict_quantiles"
+            f"{described(forecast)}; take them of its draws, or use prerank.regression.predict_quantiles"
         )
     law = margins(forecast)
     scores = torch.special.ndtri(wanted.to(law.loc))[:, None, None, None].expand(-1, *law.loc.shape[:2], -1)

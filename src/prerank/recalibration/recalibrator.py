@@ -12,17 +12,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from prerank.calibration import PreRank, listed_preranks
-from prerank.forecast import (
-    Axes,
-    Ensemble,
-    Forecast,
-    as_tensor,
-    described,
-    refuse_outside_support,
-    require_whole,
-)
-from prerank.parallel import single_threaded
+from prerank._parallel import single_threaded
+from prerank._parameters import require_whole
+from prerank._wording import counted
+from prerank.arrays import as_tensor
+from prerank.arrays.conversion import described
+from prerank.arrays.labels import Axes
+from prerank.forecasts import Ensemble, Forecast
+from prerank.forecasts.support import refuse_outside_support
+from prerank.preranks import PreRank
+from prerank.preranks.table1 import listed_preranks
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.atoms import in_words, tied_shares
 from prerank.recalibration.densities import held_out_cases, members_of, one_model
@@ -32,7 +31,6 @@ from prerank.recalibration.folds import folds_of
 from prerank.recalibration.persistence import read, write
 from prerank.recalibration.steps import Fitted, HeldOut, Step
 from prerank.recalibration.tilt import FittedTilt, Tilt
-from prerank.wording import counted
 
 
 class PITDensities(NamedTuple):
@@ -54,8 +52,8 @@ class Recalibrator(BaseEstimator):
     Fit it on cases that the forecast itself was not fitted on, and judge the result on others again: `check(y, corrected)`.
 
     Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `n_features_`, `densities_`
-    (densities of old PITs, for `prerank.reporting.recalibration_figure`) and `tied_` (share of repeated observations by
-    target).
+    (densities of old PITs, for `prerank.plotting.recalibration.recalibration_figure`) and `tied_` (share of
+    repeated observations by target).
 
     >>> from prerank import GaussianMixture
     >>> def forecast(n):  # says zero where one is right

@@ -19,23 +19,15 @@ from scipy.stats import beta, betabinom
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import (
-    Ensemble,
-    GaussianMixture,
-    Labels,
-    accepts_arrays,
-    as_observations,
-    can_be_cut,
-    case_by_case,
-    equally_weighted_draws,
-    labels_of,
-    positions,
-    require_fitting,
-    require_observations,
-    require_real,
-    require_whole,
-)
-from prerank.parallel import single_threaded
+from prerank._parallel import single_threaded
+from prerank._parameters import require_real, require_whole
+from prerank._wording import shape_in_words
+from prerank.arrays import as_observations
+from prerank.arrays.conversion import accepts_arrays
+from prerank.arrays.labels import Labels, labels_of, positions
+from prerank.forecasts import Ensemble, GaussianMixture, can_be_cut, case_by_case, equally_weighted_draws
+from prerank.inputs.checks import require_fitting, require_observations
+from prerank.recalibration.batching import over_drawn
 from prerank.recalibration.densities import (
     MOST_DRAWS,
     as_density,
@@ -47,9 +39,7 @@ from prerank.recalibration.densities import (
     require_fitted,
     require_targets,
 )
-from prerank.recalibration.parts import over_drawn
 from prerank.recalibration.tilted import Tilted
-from prerank.wording import shape_in_words
 
 _MOST_CASES = 10_000_000  # beyond it a share is that of endless cases to all digits that matter
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.calibration import PreRank
-from prerank.forecast import Ensemble, Forecast, equally_weighted_draws
+from prerank.forecasts import Ensemble, Forecast, equally_weighted_draws
+from prerank.preranks import PreRank
 from prerank.recalibration.features import Features
 from prerank.recalibration.folds import Folds, mean_and_error
 

@@ -6,26 +6,18 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import (
-    Ensemble,
-    Forecast,
-    case_by_case,
-    equally_weighted_draws,
-    normal_as_mixture,
-    require_number,
-    require_ridges,
-    require_whole,
-    require_yes_or_no,
-)
+from prerank._parameters import require_number, require_ridges, require_whole, require_yes_or_no
+from prerank._wording import counted
+from prerank.forecasts import Ensemble, Forecast, case_by_case, equally_weighted_draws
+from prerank.forecasts.mixture import normal_as_mixture
 from prerank.recalibration.basis import by_case, log_tilt
+from prerank.recalibration.batching import over_parts
 from prerank.recalibration.features import standardised
 from prerank.recalibration.guard import Guard, Verdict
-from prerank.recalibration.oldpits import OldPITs
-from prerank.recalibration.parts import over_parts
 from prerank.recalibration.path import Path, ridge_path
+from prerank.recalibration.pit_coordinates import OldPITs
 from prerank.recalibration.steps import HeldOut
 from prerank.recalibration.tilted import Tilted
-from prerank.wording import counted
 
 N_BINS = 20
 _FIRST_LOOK = 600  # draws of a pool

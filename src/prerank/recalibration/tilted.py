@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from prerank.calibration import view_of
-from prerank.forecast import CaseByCase, Ensemble, can_be_cut, case_by_case, equally_weighted_draws
-from prerank.parallel import in_threads, single_threaded
+from prerank._parallel import in_threads, single_threaded
+from prerank._wording import shape_in_words
+from prerank.forecasts import Ensemble, can_be_cut, case_by_case, equally_weighted_draws
+from prerank.forecasts.batching import CaseByCase
+from prerank.preranks import view_of
 from prerank.randomness import case_keys, uniform
 from prerank.recalibration.basis import log_tilt
-from prerank.recalibration.oldpits import OldPITs
-from prerank.recalibration.parts import may_be_spread, select, some_cases
-from prerank.wording import shape_in_words
+from prerank.recalibration.batching import may_be_spread, select, some_cases
+from prerank.recalibration.pit_coordinates import OldPITs
 
 _Result = TypeVar("_Result")
 
@@ -49,7 +50,7 @@ class Tilted(Distribution):
     independent draws a pool is worth. The normaliser, mean and covariance are averages over a pool;
     `log_normaliser_error` (N,) is the standard error of the log density that comes of it, and where the effective size is
     small the log density is optimistic. Draws through
-    `prerank.forecast.equally_weighted_draws` depend on (seed, stream, case) alone if those of the root do.
+    `prerank.forecasts.equally_weighted_draws` depend on (seed, stream, case) alone if those of the root do.
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - torch's protocol

@@ -6,4 +6,13 @@ from prerank.scores.likelihood import nll
 from prerank.scores.univariate import crps
 from prerank.scores.variogram import variogram_score
 
-__all__ = ["Estimator", "Fair", "Paper", "TwoSets", "crps", "energy_score", "nll", "variogram_score"]
+__all__ = [
+    "Estimator",
+    "Fair",
+    "Paper",
+    "TwoSets",
+    "crps",
+    "energy_score",
+    "nll",
+    "variogram_score",
+]

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from prerank.chunks import at_once
-from prerank.parallel import in_threads
+from prerank._chunks import at_once
+from prerank._parallel import in_threads
 from prerank.scores.estimators import Pairing
 
 

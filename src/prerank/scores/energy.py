@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-from prerank.chunks import ELEMENTS
-from prerank.forecast import Forecast, accepts_arrays
-from prerank.parallel import single_threaded
+from prerank._chunks import ELEMENTS
+from prerank._parallel import single_threaded
+from prerank.arrays.conversion import accepts_arrays
+from prerank.forecasts import Forecast
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members
@@ -38,7 +39,7 @@ def energy_score(
     without gradient; train on `Ensemble(forecast.rsample(...))` or `GaussianMixture.draw`. Result (..., N). Leading axes
     broadcast. NaN, infinity, empty input and other shapes raise ValueError, as does one member under `Fair()`.
 
-    >>> from prerank.scores import Paper
+    >>> from prerank.scores.estimators import Paper
     >>> y, members = torch.zeros(1, 2), torch.tensor([[[3.0, 4.0], [0.0, 0.0], [0.0, 0.0]]])
     >>> energy_score(y, members)  # 5/3 - (1/2) 20/6
     tensor([0.])

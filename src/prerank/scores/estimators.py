@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.forecast import Ensemble, require_members
+from prerank.forecasts import Ensemble
+from prerank.inputs.checks import require_members
 from prerank.scores.inputs import as_dtype
 
 

@@ -6,17 +6,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import (
-    Ensemble,
-    Inputs,
-    as_tensor,
-    equally_weighted_draws,
-    observations_and_forecast,
-    require_fitting,
-    require_members,
-    require_observations,
-    require_vector_distribution,
-)
+from prerank.arrays import as_tensor
+from prerank.forecasts import Ensemble, equally_weighted_draws
+from prerank.forecasts.sampling import require_vector_distribution
+from prerank.inputs.checks import require_fitting, require_members, require_observations
+from prerank.inputs.layout import Inputs, observations_and_forecast
 
 
 def observations_and_members(
@@ -42,7 +36,7 @@ def _aligned(y: Any, forecast: Any) -> Inputs:
         return observations_and_forecast(y, forecast)
     except ValueError as error:
         if "axes=" in str(error):
-            error.add_note("A score takes no axes: pass it prerank.forecast.as_ensemble(members, axes=...) instead.")
+            error.add_note("A score takes no axes: pass it prerank.inputs.as_ensemble(members, axes=...) instead.")
         raise
 
 

@@ -4,16 +4,12 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import (
-    Ensemble,
-    accepts_arrays,
-    as_observations,
-    described,
-    refuse_outside_support,
-    require_fitting,
-    require_observations,
-)
-from prerank.parallel import single_threaded
+from prerank._parallel import single_threaded
+from prerank.arrays import as_observations
+from prerank.arrays.conversion import accepts_arrays, described
+from prerank.forecasts import Ensemble
+from prerank.forecasts.support import refuse_outside_support
+from prerank.inputs.checks import require_fitting, require_observations
 
 
 @single_threaded()

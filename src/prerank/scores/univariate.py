@@ -4,8 +4,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecast import Ensemble, accepts_arrays, as_tensor, refuse_swapped
-from prerank.parallel import single_threaded
+from prerank._parallel import single_threaded
+from prerank.arrays import as_tensor
+from prerank.arrays.conversion import accepts_arrays
+from prerank.forecasts import Ensemble
+from prerank.inputs.layout import refuse_swapped
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members
@@ -36,7 +39,7 @@ def crps(
     if isinstance(t_members, Distribution):
         raise TypeError(
             f"crps takes the projected members (..., N, M, K), not a {type(t_members).__name__}; project the members "
-            "of prerank.forecast.equally_weighted_draws(forecast, n_draws)"
+            "of prerank.forecasts.equally_weighted_draws(forecast, n_draws)"
         )
     refuse_swapped(t, t_members)
     if not isinstance(t_members, Ensemble):

@@ -5,8 +5,10 @@ import math
 import torch
 from torch import Tensor
 
-from prerank.forecast import Forecast, accepts_arrays, as_tensor
-from prerank.parallel import single_threaded
+from prerank._parallel import single_threaded
+from prerank.arrays import as_tensor
+from prerank.arrays.conversion import accepts_arrays
+from prerank.forecasts import Forecast
 from prerank.scores.chunks import Members, over_cases
 from prerank.scores.estimators import Estimator, Fair, pair
 from prerank.scores.inputs import observations_and_members
@@ -42,7 +44,7 @@ def variogram_score(
     (..., N), differentiable (equal targets of a member contribute no gradient). NaN, infinity, empty input and other
     shapes raise ValueError, as do one target and, under `Fair()`, one member.
 
-    >>> from prerank.scores import Paper
+    >>> from prerank.scores.estimators import Paper
     >>> y, members = torch.tensor([[0.0, 1.0]]), torch.tensor([[[0.0, 1.0], [0.0, 3.0], [0.0, 5.0]]])
     >>> variogram_score(y, members, power=1, estimator=Paper())  # 2 (1 - 3)^2
     tensor([8.])

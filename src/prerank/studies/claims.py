@@ -20,17 +20,7 @@ import pandas as pd
 from scipy import stats
 
 from prerank.studies.power import LEVEL
-from prerank.studies.scenarios import (
-    ANISOTROPY,
-    COMPONENTS,
-    FLIP,
-    MEANS,
-    RANGES,
-    SCRAMBLE,
-    STRUCTURE,
-    VARIANCES,
-    Form,
-)
+from prerank.studies.scenarios import ANISOTROPY, COMPONENTS, FLIP, MEANS, RANGES, SCRAMBLE, STRUCTURE, VARIANCES, Form
 
 ENOUGH, MODEST = 0.8, 800
 _MOMENTS = (*MEANS, *VARIANCES, *RANGES)

@@ -13,13 +13,14 @@ from matplotlib.figure import Figure
 from sklearn.base import clone
 from torch.distributions import Distribution
 
-from prerank.calibration import PCA, Location, Marginal, Scale, centred_levels, reliability_band, reliability_curve
-from prerank.data import Bimodal
+from prerank.calibration import centred_levels, reliability_band, reliability_curve
+from prerank.datasets import Bimodal
 from prerank.diagnosis import Check, check
-from prerank.estimator import CalibratedRegressorCV, MixtureRegressor
-from prerank.forecast import Ensemble, GaussianMixture, equally_weighted_draws
+from prerank.forecasts import Ensemble, GaussianMixture, equally_weighted_draws
+from prerank.plotting.demonstration import Panel, demonstration_figure
+from prerank.preranks import PCA, Location, Marginal, Scale
 from prerank.recalibration import Affine, Recalibrator, Tilt
-from prerank.reporting import Panel, demonstration_figure
+from prerank.regression import CalibratedRegressorCV, MixtureRegressor
 from prerank.scores import energy_score, nll
 
 PENALISED = (Marginal(), Location(), Scale(), PCA())

@@ -8,19 +8,9 @@ import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from prerank.calibration import (
-    HDR,
-    PCA,
-    EmpiricalRank,
-    LinearProjection,
-    PreRank,
-    ProjectedPIT,
-    RandomisedRank,
-    View,
-    paper_preranks,
-    projected_pit,
-)
-from prerank.forecast import Ensemble
+from prerank.calibration import EmpiricalRank, ProjectedPIT, RandomisedRank, projected_pit
+from prerank.forecasts import Ensemble
+from prerank.preranks import HDR, PCA, LinearProjection, PreRank, View, paper_preranks
 from prerank.randomness import key, normal
 
 

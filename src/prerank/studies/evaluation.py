@@ -6,12 +6,21 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import PreRank, ProjectedPIT, paper_preranks, pce, pce_null
-from prerank.forecast import GaussianMixture, as_observations
+from prerank.arrays import as_observations
+from prerank.calibration import ProjectedPIT, pce, pce_null
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import PreRank, paper_preranks
 from prerank.scores import TwoSets, energy_score
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.published import BATCH, batch_sizes, published_null_level, published_pce
-from prerank.training import Column, column_of, exact_errors, exact_scores, points_per_case, some_models_at_a_time
+from prerank.training.evaluation import (
+    Column,
+    column_of,
+    exact_errors,
+    exact_scores,
+    points_per_case,
+    some_models_at_a_time,
+)
 
 TESTS = 100  # cells of a table, which p-values are adjusted for: small ones need so many times the replicates
 
@@ -26,7 +35,7 @@ def evaluate_both(
     n_replicates: int = 999,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """The records of `prerank.training.evaluate` with the published protocol beside them, told apart by `protocol`.
+    """The records of `prerank.training.evaluation` with the published protocol beside them, told apart by `protocol`.
 
     Exact: in addition `pce per 256`, the mean over minibatches of 256 as the paper reports it. As published: `nll`;
     `energy score` by two independent sets of draws; `pce per 256`, the PCE that the published sampler gives. Pre-ranks are

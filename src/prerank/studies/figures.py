@@ -8,7 +8,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from prerank.reporting import INK, HistogramPanel, heatmap, histogram_grid, new_figure, quiet_style
+from prerank.plotting import new_figure, quiet_style
+from prerank.plotting.heatmaps import heatmap
+from prerank.plotting.histograms import HistogramPanel, histogram_grid
+from prerank.plotting.style import INK
 from prerank.studies.power import cases_needed
 from prerank.studies.scenarios import (
     ANISOTROPY,

@@ -12,18 +12,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import (
-    PCA,
-    Contrast,
-    Marginal,
-    PreRank,
-    pce,
-    pce_null,
-    projected_pit,
-    reliability_band,
-    reliability_curve,
-)
-from prerank.forecast import GaussianMixture
+from prerank.calibration import pce, pce_null, projected_pit, reliability_band, reliability_curve
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import PCA, Contrast, Marginal, PreRank
 
 PRERANKS: tuple[PreRank, ...] = (Marginal(), Contrast(), PCA())
 

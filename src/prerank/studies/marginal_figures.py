@@ -6,7 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from prerank.reporting import curve_panel, density_panel, new_figure, point_panel, quiet_style
+from prerank.plotting import new_figure, quiet_style
+from prerank.plotting.margins import curve_panel, density_panel, point_panel
 from prerank.studies.marginal import MarginalExample
 
 _EDGES = np.linspace(-3.6, 3.6, 31)

@@ -12,9 +12,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from prerank._chunks import chunks
+from prerank._parallel import in_threads
 from prerank.calibration import ProjectedPIT, centred_levels, pce_test
-from prerank.chunks import chunks
-from prerank.parallel import in_threads
 from prerank.studies.diagnostics import Diagnostic, power_diagnostics
 from prerank.studies.draws import Noise, draw_noise, scenario_pits
 from prerank.studies.scenarios import Scenario, Simulation

@@ -10,8 +10,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from prerank._parallel import in_threads
 from prerank.calibration import ProjectedPIT, pce, pce_null, pce_test
-from prerank.parallel import in_threads
 from prerank.randomness import numpy_generator
 from prerank.studies.diagnostics import Diagnostic, exact_diagnostics, published_diagnostics
 from prerank.studies.draws import Noise, draw_noise, scenario_pits

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from prerank.writing import whole_file
+from prerank._writing import whole_file
 
 
 def require_folder(folder: Path) -> Path:

@@ -17,30 +17,22 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank.calibration import (
+from prerank.arrays import as_observations
+from prerank.calibration import SmoothRank, inclusive_levels, pce
+from prerank.forecasts import Forecast, GaussianMixture
+from prerank.preranks import (
     PCA,
     LinearProjection,
     PointwiseProjection,
     PreRank,
     Projection,
-    SmoothRank,
     View,
-    inclusive_levels,
-    pce,
     principal_directions,
     view_of,
 )
-from prerank.forecast import Forecast, GaussianMixture, as_observations
 from prerank.randomness import key, uniform
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
-from prerank.studies.published import (
-    BATCH,
-    PUBLISHED_RANK,
-    PublishedPenalty,
-    PublishedView,
-    SoftDraws,
-    published_pit,
-)
+from prerank.studies.published import BATCH, PUBLISHED_RANK, PublishedPenalty, PublishedView, SoftDraws, published_pit
 from prerank.studies.published.softdraws import keyed_noise, soft_streams
 from prerank.training import Penalty, PreRankPenalty, declares_capture
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.kernels import MINIBATCH, kernel_for
+from prerank._kernels import MINIBATCH, kernel_for
 from prerank.models import LinearGaussian
 from prerank.randomness import bits, key, mix
 from prerank.training.fleet import Run

@@ -10,9 +10,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from prerank.reading import require_regular
+from prerank._reading import require_regular
+from prerank._writing import whole_file
 from prerank.training.fleet import Fleet
-from prerank.writing import whole_file
 
 
 @dataclass(eq=False)

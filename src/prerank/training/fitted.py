@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prerank.forecast import GaussianMixture
+from prerank.forecasts import GaussianMixture
 from prerank.training.fleet import Architecture, Fleet, Run, forecast_of
 
 

@@ -11,19 +11,13 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from prerank.forecast import GaussianMixture
-from prerank.kernels import ADAM, FINITE, kernel_for
-from prerank.models import (
-    LinearGaussian,
-    MixtureNetwork,
-    anchored_mixture,
-    anchored_output,
-    anchored_weights,
-    mixture_from,
-    perceptron,
-)
+from prerank._kernels import ADAM, FINITE, kernel_for
+from prerank.forecasts import GaussianMixture
+from prerank.models import LinearGaussian, MixtureNetwork
+from prerank.models.anchored import anchored_mixture, anchored_output, anchored_weights
+from prerank.models.network import mixture_from, perceptron
 from prerank.randomness import key
-from prerank.training.terms import Penalty, require_penalty
+from prerank.training.protocols import Penalty, require_penalty
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from prerank.chunks import at_once
-from prerank.forecast import GaussianMixture
+from prerank._chunks import at_once
+from prerank.forecasts import GaussianMixture
 from prerank.training.fleet import Architecture, Run
-from prerank.training.terms import Penalty, Streams, parts_of, streams_of
+from prerank.training.protocols import Penalty, Streams, parts_of, streams_of
 
 
 @dataclass(eq=False)

@@ -7,11 +7,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from prerank.forecast import total
-from prerank.parallel import granted_threads, threads_inside
+from prerank._parallel import granted_threads, threads_inside
+from prerank._reproducible_math import total
 from prerank.training.batches import Batches, TrainingSet
-from prerank.training.capture import Captured, Plain, is_capturable
 from prerank.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from prerank.training.cuda_graph import Captured, Plain, is_capturable
 from prerank.training.fingerprint import fingerprint
 from prerank.training.fitted import FittedFleet, fitted_fleet
 from prerank.training.fleet import (
@@ -28,12 +28,12 @@ from prerank.training.fleet import (
 )
 from prerank.training.grouping import grouped, in_order_of_penalties
 from prerank.training.idling import Idling
-from prerank.training.interruption import Interruption
+from prerank.training.keyboard_interrupt import Interruption
 from prerank.training.loss import Loss
 from prerank.training.noise import StepNoise
 from prerank.training.options import FitOptions
 from prerank.training.progress import Progress, Silent
-from prerank.training.terms import values_of_score
+from prerank.training.protocols import values_of_score
 
 _VALIDATION_ROWS = 4096
 # Multiplications of a product of matrices, some milliseconds on one thread. Below it the threads of an operation gain little

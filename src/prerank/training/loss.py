@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prerank.forecast import GaussianMixture
-from prerank.training.capture import Branches
+from prerank.forecasts import GaussianMixture
+from prerank.training.cuda_graph import Branches
 from prerank.training.grouping import Grouping, join, split
 from prerank.training.noise import StepNoise
-from prerank.training.terms import Score, values_of_penalty, values_of_score
+from prerank.training.protocols import Score, values_of_penalty, values_of_score
 
 
 @dataclass(frozen=True, eq=False)

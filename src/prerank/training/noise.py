@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.randomness import key, normals_of_step
-from prerank.training.terms import Score, Streams, draws_of
+from prerank.training.protocols import Score, Streams, draws_of
 
 
 class StepNoise:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from prerank.forecast import GaussianMixture, as_observations
+from prerank.arrays import as_observations
+from prerank.forecasts import GaussianMixture
 from prerank.scores import TwoSets, energy_score
 
 

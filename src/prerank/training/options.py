@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from prerank.training.objective import NegativeLogLikelihood
-from prerank.training.terms import Score, require_score
+from prerank.training.protocols import Score, require_score
 
 
 @dataclass(frozen=True)

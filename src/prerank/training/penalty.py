@@ -9,30 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.calibration import (
-    DistributionView,
-    LinearProjection,
-    PointsView,
-    PreRank,
-    SmoothRank,
-    View,
-    listed_preranks,
-    needs_of,
-    pce_kde,
-    smooth_pit,
-)
-from prerank.forecast import (
-    Ensemble,
-    Forecast,
-    GaussianMixture,
-    as_observations,
-    described,
-    differentiable_draws,
-    require_fitting,
-    require_observations,
-)
+from prerank.arrays import as_observations
+from prerank.arrays.conversion import described
+from prerank.calibration import SmoothRank, pce_kde, smooth_pit
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture, differentiable_draws
+from prerank.inputs.checks import require_fitting, require_observations
+from prerank.preranks import DistributionView, LinearProjection, PointsView, PreRank, View, needs_of
+from prerank.preranks.table1 import listed_preranks
 from prerank.randomness import key, normal
-from prerank.training.terms import Numbers, Penalty, SharedNumbers, Sizes, Stream, declares_capture
+from prerank.training.protocols import Numbers, Penalty, SharedNumbers, Sizes, Stream, declares_capture
 
 RANKED, LEARNT = "ranked", "learnt"
 """Streams of the draws that are ranked and of those that pre-ranks learn from."""

@@ -8,8 +8,9 @@ import pandas as pd
 import torch
 from scipy import stats
 
-from prerank.calibration import PreRank, paper_preranks, pce, projected_pit
-from prerank.forecast import GaussianMixture
+from prerank.calibration import pce, projected_pit
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import PreRank, paper_preranks
 from prerank.scores import energy_score
 from prerank.training.batches import TrainingSet
 from prerank.training.fitted import FittedFleet
@@ -18,7 +19,7 @@ from prerank.training.loop import fit
 from prerank.training.options import FitOptions
 from prerank.training.penalty import listed, preranks_in
 from prerank.training.progress import Progress
-from prerank.training.terms import Penalty
+from prerank.training.protocols import Penalty
 
 PAPER_STRENGTHS = (0.0, 0.01, 0.1, 1.0, 5.0, 10.0)
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from prerank.calibration import centred_levels, pce_null
-from prerank.data import PAPER_DATASETS
+from prerank.datasets.catalogue import PAPER_DATASETS
 from prerank.studies.benchmark.paper_values import paper_table
 from prerank.studies.benchmark.plan import PRERANKS, PROTOCOLS, TOGETHER
 from prerank.studies.benchmark.records import FleetResult, Results, Store

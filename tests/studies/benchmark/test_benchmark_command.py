@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from prerank.cli import benchmark as command
 from prerank.cli.main import app
-from prerank.data import Bimodal, DataError, load
+from prerank.datasets import Bimodal, load
+from prerank.io import DataError
 from prerank.studies.benchmark import executors
 from prerank.studies.benchmark import work as working
 from prerank.studies.benchmark.plan import PRERANKS, TOGETHER

@@ -2,7 +2,7 @@
 
 import pytest
 
-from prerank.data import PAPER_DATASETS
+from prerank.datasets.catalogue import PAPER_DATASETS
 from prerank.studies.benchmark.agreement import CRITERIA
 from prerank.studies.benchmark.paper_values import paper_minutes, paper_table
 from prerank.studies.benchmark.plan import PRERANKS

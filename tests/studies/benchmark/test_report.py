@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from prerank.calibration import reliability_band
 from prerank.cli.main import app
-from prerank.reporting import BLUE
+from prerank.plotting.style import BLUE
 from prerank.studies.benchmark.calibration_figures import reliability_figure
 from prerank.studies.benchmark.plan import PRERANKS
 from prerank.studies.benchmark.report import write_report

@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from prerank.studies.benchmark.strengths import (
-    all_along,
-    along_strengths,
-    strength_table,
-    tightness_table,
-    trend_table,
-)
+from prerank.studies.benchmark.strengths import all_along, along_strengths, strength_table, tightness_table, trend_table
 from prerank.studies.benchmark.summaries import EXACT_PROTOCOL, PUBLISHED_PROTOCOL, baseline, penalised
 
 COUNTS = ("PCE falls", "energy score rises", "NLL rises")

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from prerank.calibration import HDR, PCA, Copula, Location, Marginal, Scale, pce, pce_null, projected_pit
-from prerank.data import Bimodal
-from prerank.forecast import GaussianMixture
+from prerank.calibration import pce, pce_null, projected_pit
+from prerank.datasets import Bimodal
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import HDR, PCA, Copula, Location, Marginal, Scale
 from prerank.scores import Fair, TwoSets, energy_score
 from prerank.studies.evaluation import evaluate_both, exact_tests
 from prerank.studies.published import published_null_level, published_pce, published_pits
@@ -89,10 +90,10 @@ def test_minibatches_taken_together_are_those_taken_one_by_one(truth, monkeypatc
     """On a GPU several go through the pre-ranks at once; each has the random numbers that it has alone."""
     law, y = truth
     preranks = [Marginal(), Scale(), PCA(), HDR(), Copula()]
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", 1)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", 1)
     one_by_one = list(published_pits(y, law, preranks, 20, 5))
     assert [part[0].shape[-3:-1] for part in one_by_one] == [(1, 256), (1, 256), (1, 188)]
-    monkeypatch.setattr("prerank.chunks.ELEMENTS", 1 << 26)
+    monkeypatch.setattr("prerank._chunks.ELEMENTS", 1 << 26)
     together = list(published_pits(y, law, preranks, 20, 5))
     assert [part[0].shape[-3:-1] for part in together] == [(2, 256), (1, 188)]
     for alone, joined in zip(zip(*one_by_one, strict=True), zip(*together, strict=True), strict=True):

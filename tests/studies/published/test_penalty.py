@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from prerank.calibration import HDR, PCA, Copula, Dependency, Location, Marginal, Scale, pce
-from prerank.forecast import GaussianMixture
+from prerank.calibration import pce
+from prerank.forecasts import GaussianMixture
 from prerank.models import MixtureNetwork
+from prerank.preranks import HDR, PCA, Copula, Dependency, Location, Marginal, Scale
 from prerank.studies.published import PublishedPenalty, published_null_level, published_pce, soft_draws
 from prerank.training import PreRankPenalty
 

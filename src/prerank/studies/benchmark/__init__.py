@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from prerank.lazy import public_names
+from prerank._lazy import public_names
 
 if TYPE_CHECKING:
     from prerank.studies.benchmark.executors import Beside, Executor, InTurn, OnDask

@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from prerank.reporting import BLUE, GREY, INK, ORANGE, new_figure, quiet_style
+from prerank.plotting import new_figure, quiet_style
+from prerank.plotting.style import BLUE, GREY, INK, ORANGE
 from prerank.studies.benchmark.figures import hatch_of, heading
 from prerank.studies.benchmark.plan import PRERANKS
 from prerank.studies.benchmark.summaries import Protocol

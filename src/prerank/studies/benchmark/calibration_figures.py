@@ -10,7 +10,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from prerank.calibration import Band
-from prerank.reporting import BLUE, GREY, INK, ORANGE, PALE, new_figure, quiet_style
+from prerank.plotting import new_figure, quiet_style
+from prerank.plotting.style import BLUE, GREY, INK, ORANGE, PALE
 from prerank.studies.benchmark.figures import heading
 from prerank.studies.benchmark.nulls import CalibratedRange
 from prerank.studies.benchmark.plan import NONE, PRERANKS

@@ -12,15 +12,7 @@ from scipy import stats
 
 from prerank.studies.benchmark.plan import PUBLISHED_STRENGTH
 from prerank.studies.benchmark.records import Results
-from prerank.studies.benchmark.summaries import (
-    CELL,
-    PROTOCOLS,
-    Protocol,
-    Tuned,
-    at_tuned_strength,
-    baseline,
-    penalised,
-)
+from prerank.studies.benchmark.summaries import CELL, PROTOCOLS, Protocol, Tuned, at_tuned_strength, baseline, penalised
 from prerank.studies.protocols import EXACT
 
 LEVEL = 0.05

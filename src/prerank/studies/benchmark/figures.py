@@ -14,7 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from prerank.reporting import BLUE, CYCLE, GREY, INK, ORANGE, PALE, new_figure, quiet_style
+from prerank.plotting import new_figure, quiet_style
+from prerank.plotting.style import BLUE, CYCLE, GREY, INK, ORANGE, PALE
 from prerank.studies.benchmark.plan import PRERANKS
 from prerank.studies.benchmark.summaries import CELL, Protocol
 from prerank.studies.protocols import AS_PUBLISHED

@@ -4,17 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from prerank.calibration import (
-    HDR,
-    PCA,
-    Copula,
-    Dependency,
-    Location,
-    Marginal,
-    PreRank,
-    Scale,
-    SquaredDifference,
-)
+from prerank.preranks import HDR, PCA, Copula, Dependency, Location, Marginal, PreRank, Scale, SquaredDifference
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.variants import VARIANTS, trained_with, variant_penalty
 from prerank.training import PAPER_STRENGTHS, Penalty

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from prerank.data import StorageError, locked
-from prerank.reading import require_regular
-from prerank.writing import whole_file, whole_folder
+from prerank._reading import require_regular
+from prerank._writing import whole_file, whole_folder
+from prerank.datasets.lock import locked
+from prerank.io import StorageError
 
 
 class FleetResult(NamedTuple):

@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from prerank.reporting import save_figure
+from prerank._writing import whole_file
+from prerank.plotting import save_figure
 from prerank.studies.benchmark.text_tables import TextTable, latex, markdown
-from prerank.writing import whole_file
 
 
 def write_text(path: Path, text: str, files: list[Path]) -> Path:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from prerank._wording import counted
 from prerank.studies.benchmark.agreement import shares
 from prerank.studies.benchmark.effects import (
     by_dataset,
@@ -42,7 +43,6 @@ from prerank.studies.benchmark.summaries import (
 )
 from prerank.studies.benchmark.text_tables import frame_table, markdown, of_what_ran
 from prerank.studies.protocols import EXACT
-from prerank.wording import counted
 
 _NO_PENALTY = "No model with a penalty was run."
 _QUARTILES = ("lower quartile", "median", "upper quartile")

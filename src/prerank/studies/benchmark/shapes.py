@@ -2,7 +2,11 @@
 
 from typing import NamedTuple
 
-from prerank.data import BUILTIN, PAPER_DATASETS, DataError, dataset, extra_datasets
+from prerank.datasets import dataset
+from prerank.datasets.builtin import BUILTIN
+from prerank.datasets.catalogue import PAPER_DATASETS
+from prerank.datasets.loading import extra_datasets
+from prerank.io import DataError
 
 
 class Shape(NamedTuple):

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from prerank.data import PAPER_DATASETS, Card
+from prerank.datasets import Card
+from prerank.datasets.catalogue import PAPER_DATASETS
 from prerank.studies.benchmark.plan import NONE, PRERANKS, PUBLISHED_STRENGTH, TOGETHER
 from prerank.studies.benchmark.records import Results
 from prerank.studies.protocols import AS_PUBLISHED, EXACT

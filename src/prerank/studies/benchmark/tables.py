@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from prerank.data import PAPER_DATASETS
-from prerank.reporting import p_text
+from prerank.datasets.catalogue import PAPER_DATASETS
+from prerank.plotting.tables import p_text
 from prerank.studies.benchmark.paper_values import paper_table
 from prerank.studies.benchmark.plan import NONE, PRERANKS
 from prerank.studies.benchmark.records import Results

@@ -12,7 +12,8 @@ from prerank.studies.benchmark.ahead import Kind, compile_first
 from prerank.studies.benchmark.plan import PRERANKS, PUBLISHED_STRENGTH, Grid, Model, penalty_of, preranks_of
 from prerank.studies.benchmark.work import Settings, device_name, prepare
 from prerank.studies.protocols import EXACT
-from prerank.training import FitOptions, Run, Stopwatch, TrainingSet, fit
+from prerank.training import FitOptions, Run, TrainingSet, fit
+from prerank.training.progress import Stopwatch
 
 DRAWS = (100, 1000)
 _BATCH = 256

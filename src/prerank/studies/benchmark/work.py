@@ -12,9 +12,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from prerank._writing import whole_file
 from prerank.calibration import ProjectedPIT, centred_levels, inclusive_levels, projected_pit, reliability_curve
-from prerank.data import load, published_order, split
-from prerank.forecast import GaussianMixture
+from prerank.datasets import load, split
+from prerank.datasets.splitting import published_order
+from prerank.forecasts import GaussianMixture
 from prerank.studies.benchmark.plan import (
     NONE,
     PUBLISHED_STRENGTH,
@@ -29,7 +31,6 @@ from prerank.studies.evaluation import evaluate_both, exact_tests
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.studies.published import published_pits
 from prerank.training import FitOptions, FittedFleet, Progress, Run, TrainingSet, fit
-from prerank.writing import whole_file
 
 _LEVELS = 50  # of the reliability curves that are kept
 

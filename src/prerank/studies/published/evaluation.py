@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from prerank.calibration import PreRank, inclusive_levels, pce, pce_null
-from prerank.chunks import chunks
-from prerank.forecast import GaussianMixture, as_observations
+from prerank._chunks import chunks
+from prerank.arrays import as_observations
+from prerank.calibration import inclusive_levels, pce, pce_null
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import PreRank
 from prerank.studies.published.softdraws import SoftDraws, keyed_noise, soft_streams
 from prerank.studies.published.view import published_pit
 

@@ -7,8 +7,10 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from prerank.calibration import PreRank, SmoothRank, pce_kde
-from prerank.forecast import Forecast, GaussianMixture, as_observations
+from prerank.arrays import as_observations
+from prerank.calibration import SmoothRank, pce_kde
+from prerank.forecasts import Forecast, GaussianMixture
+from prerank.preranks import PreRank
 from prerank.studies.published.softdraws import SoftDraws, keyed_noise, soft_streams
 from prerank.studies.published.view import PUBLISHED_RANK, published_pit
 from prerank.training import Numbers, PreRankPenalty, Sizes, Stream, declares_capture

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from prerank.calibration import cases_at_once
-from prerank.kernels import Kernel, kernel_for, register
+from prerank._kernels import Kernel, kernel_for, register
+from prerank.preranks.joint_cdf import cases_at_once
 
 SOFT_JOINT_CDF = register(
     Kernel(

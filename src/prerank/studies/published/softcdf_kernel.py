@@ -1,6 +1,6 @@
 """The Triton kernels behind `prerank.studies.published.softcdf`.
 
-As in `prerank.kernels.jointcdf_kernel`: a few points in each thread and the draws one after the other, or the other way
+As in `prerank._kernels.jointcdf_kernel`: a few points in each thread and the draws one after the other, or the other way
 round. One kernel serves both, since a point and a draw exchange their roles with a sign.
 """
 
@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.kernels.jointcdf_kernel import WARP, Tile
-from prerank.kernels.parts_kernel import coordinates, some, zeros
+from prerank._kernels.jointcdf_kernel import WARP, Tile
+from prerank._kernels.parts_kernel import coordinates, some, zeros
 
 _MOST = tl.constexpr(80.0)  # a larger exponent changes no sigmoid, and its exponential would overflow
 

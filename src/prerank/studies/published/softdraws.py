@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.calibration import PreRank, needs_of
-from prerank.forecast import GaussianMixture
-from prerank.kernels import Kernel, kernel_for, register
+from prerank._kernels import Kernel, kernel_for, register
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import PreRank, needs_of
 from prerank.randomness import key, normal
 from prerank.training import Numbers, SharedNumbers, Sizes, Stream
 

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from prerank.kernels.parts_kernel import add_log, columns, flattened, outer_product, times
+from prerank._kernels.parts_kernel import add_log, columns, flattened, outer_product, times
 
 
 @triton.jit

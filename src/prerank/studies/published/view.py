@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prerank.calibration import Learnt, PreRank, SmoothRank, smooth_pit
-from prerank.forecast import Ensemble, GaussianMixture
+from prerank.calibration import SmoothRank, smooth_pit
+from prerank.forecasts import Ensemble, GaussianMixture
+from prerank.preranks import Learnt, PreRank
 from prerank.studies.published.softcdf import soft_joint_cdf
 from prerank.studies.published.softdraws import SoftDraws
 

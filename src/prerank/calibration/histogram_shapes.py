@@ -1,0 +1,95 @@
+"""A reading aid: what the shape of a PIT histogram says, in words."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from prerank.calibration.rank_intervals import Intervals
+
+_TAIL = 0.05
+
+
+class Shape(NamedTuple):
+    """Standard scores (standard normal under calibration) of the PITs' mean, spread, and the two outer twentieths."""
+
+    bias: float
+    dispersion: float
+    lower_tail: float
+    upper_tail: float
+
+
+def shape(pit: Tensor | Intervals, case_weights: Tensor | None = None, points: Intervals | None = None) -> Shape:
+    """How PITs (N,) depart from uniform: scores of their mean, their spread, and their mass in the outer twentieths.
+
+    Of ranks, which are intervals, the mean over each is taken; `points` (n, P), the intervals of all points that could
+    have been the observation in some of the cases, then tell how much the scores vary under calibration.
+    """
+    seen = _features(pit if isinstance(pit, Intervals) else Intervals(pit, pit))
+    weights = seen.new_full((len(seen),), 1.0 / len(seen))
+    if case_weights is not None:
+        weights = (case_weights / case_weights.sum()).to(seen)
+    variance = torch.ones(4, dtype=seen.dtype, device=seen.device)
+    if points is not None and not points.are_values:
+        variance = _features(points).square().mean((0, 1))
+    root = 1.0 / weights.square().sum().sqrt()  # sqrt(N) for equal weights
+    scores = (weights[:, None] * seen).sum(0) * root / torch.where(variance > 1e-12, variance, 1.0).sqrt()
+    return Shape(*scores.tolist())
+
+
+def _features(intervals: Intervals) -> Tensor:
+    """Four functions of a PIT, each with mean 0 and variance 1 where it is uniform, averaged over its interval: (..., 4).
+
+    The first two are Legendre polynomials, which are uncorrelated there.
+    """
+    lower, upper = (end.double() for end in intervals.bounds())
+    width = upper - lower
+    x, z = 2 * lower - 1, 2 * upper - 1
+    bias = 0.5 * (x + z)
+    dispersion = 0.5 * (x * x + x * z + z * z) - 0.5  # the mean of (3 t² - 1) / 2 over [x, z]
+    scale = (_TAIL * (1 - _TAIL)) ** 0.5
+    low = torch.where(width > 0, _share_below(lower, width, _TAIL), (lower < _TAIL).double())
+    high = torch.where(width > 0, 1 - _share_below(lower, width, 1 - _TAIL), (lower > 1 - _TAIL).double())
+    return torch.stack([bias * 3**0.5, dispersion * 5**0.5, (low - _TAIL) / scale, (high - _TAIL) / scale], -1)
+
+
+def _share_below(lower: Tensor, width: Tensor, level: float) -> Tensor:
+    return ((level - lower) / width).clamp(0.0, 1.0)
+
+
+def read(
+    pit: Tensor | Intervals,
+    p_value: float,
+    level: float = 0.05,
+    case_weights: Tensor | None = None,
+    points: Intervals | None = None,
+) -> str:
+    """Words for the PITs (N,) of one projection: biased, under- or over-dispersed, heavy in a tail, or flat.
+
+    "Biased low" means that the forecast's projection is too low: observations come out above it. The words follow the
+    largest standard scores; where the test does not reject (`p_value` > `level`) the answer is "flat".
+
+    >>> z = torch.linspace(0.0005, 0.9995, 1000)
+    >>> read(z, 0.9), read(z**2, 0.001), read(0.5 + 0.3 * (z - 0.5), 0.001)
+    ('flat', 'biased high', 'over-dispersed')
+    """
+    if p_value > level:
+        return "flat"
+    seen = shape(pit, case_weights, points)
+    words = []
+    if abs(seen.bias) > 2.5:
+        words.append("biased low" if seen.bias > 0 else "biased high")
+    if seen.dispersion < -2.5 and abs(seen.dispersion) > 0.3 * abs(seen.bias):
+        words.append("over-dispersed")
+    elif seen.dispersion > 2.5 and abs(seen.dispersion) > 0.3 * abs(seen.bias):
+        heavier, lighter = max(seen.lower_tail, seen.upper_tail), min(seen.lower_tail, seen.upper_tail)
+        if heavier > 2.5 and lighter < 1.0 and abs(seen.dispersion) > abs(seen.bias):
+            words.append("heavy upper tail" if seen.upper_tail > seen.lower_tail else "heavy lower tail")
+        elif lighter > 0 or not words:
+            words.append("under-dispersed")
+    if not words:
+        if max(seen.lower_tail, seen.upper_tail) > 2.5:
+            words.append("heavy upper tail" if seen.upper_tail > seen.lower_tail else "heavy lower tail")
+        else:
+            words.append("no clear shape")
+    return ", ".join(words)

@@ -1,0 +1,34 @@
+"""Data: the paper's datasets by name, your own files, and tables whose true law is known.
+
+>>> table = load("bimodal")
+>>> parts = split(table, seed=0)
+>>> parts.train.x.shape, parts.test.y.shape
+((800, 2), (400, 2))
+"""
+
+from prerank.datasets.builtin import Diabetes
+from prerank.datasets.catalogue import Dataset, dataset
+from prerank.datasets.loading import fetch, load, load_file
+from prerank.datasets.splitting import Part, Split, SplitProtocol, split
+from prerank.datasets.standardise import Standardiser
+from prerank.datasets.synthetic import Bimodal, ClaytonDependent, Heteroscedastic
+from prerank.datasets.table import Card, Table
+
+__all__ = [
+    "Bimodal",
+    "Card",
+    "ClaytonDependent",
+    "Dataset",
+    "Diabetes",
+    "Heteroscedastic",
+    "Part",
+    "Split",
+    "SplitProtocol",
+    "Standardiser",
+    "Table",
+    "dataset",
+    "fetch",
+    "load",
+    "load_file",
+    "split",
+]

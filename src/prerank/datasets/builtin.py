@@ -1,0 +1,39 @@
+"""Tables that need no download: three synthetic recipes and one small real dataset."""
+
+from dataclasses import dataclass
+
+from prerank.datasets.synthetic import Bimodal, ClaytonDependent, Heteroscedastic, Recipe
+from prerank.datasets.table import Card, Table
+
+
+@dataclass(frozen=True)
+class Diabetes:
+    """Six serum measurements of 442 patients as joint targets, given age, sex, body mass index and blood pressure.
+
+    The data of Efron, Hastie, Johnstone and Tibshirani (2004), "Least angle regression", as scikit-learn carries them,
+    in their original units. Disease progression, the usual target, is left out: it was measured a year later.
+    """
+
+    def table(self, n_cases: int = 442, seed: int = 0) -> Table:
+        """The first `n_cases` patients; the seed plays no part."""
+        from sklearn.datasets import load_diabetes
+
+        values = load_diabetes(scaled=False).data[:n_cases]
+        card = Card(
+            "diabetes",
+            summary="six serum measurements of 442 patients",
+            origin="built in (scikit-learn)",
+            status="real, not in the paper",
+            licence="BSD-3 (scikit-learn)",
+        )
+        targets = ("total_cholesterol", "ldl", "hdl", "cholesterol_ratio", "log_triglycerides", "glucose")
+        return Table(values[:, :4], values[:, 4:10], ("age", "sex", "bmi", "blood_pressure"), targets, card)
+
+
+BUILTIN: dict[str, Recipe] = {
+    "heteroscedastic": Heteroscedastic(),
+    "bimodal": Bimodal(),
+    "clayton": ClaytonDependent(),
+    "diabetes": Diabetes(),
+}
+"""What `load` knows without a file, by name."""

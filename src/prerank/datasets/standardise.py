@@ -1,0 +1,54 @@
+"""Standardisation by the training part's mean and standard deviation, and back."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prerank.io.errors import DataError
+
+OFFSET = 1e-7
+"""Added to every standard deviation, as in the paper, so that a constant column becomes zeros."""
+
+
+@dataclass(frozen=True, eq=False)
+class Standardiser:
+    """Subtract `mean` (K,), divide by `scale` (K,) = sd + 1e-7; `inverse` undoes it.
+
+    Statistics are kept in float64; results have the type of what was passed. Both ways take (..., K), so members
+    (N, M, D) go back to the targets' units in one call, as NumPy arrays or as torch tensors.
+
+    >>> scaler = Standardiser.fit(np.array([[1.0], [2.0], [3.0]]))
+    >>> scaler.apply(np.array([[2.0], [4.0]])).round(4).tolist()
+    [[0.0], [2.0]]
+    >>> scaler.inverse(np.array([[0.0], [2.0]])).round(4).tolist()
+    [[2.0], [4.0]]
+    """
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+    @classmethod
+    def fit(cls, values: NDArray[np.floating]) -> "Standardiser":
+        """The mean and sd (n - 1) of the columns of `values` (n, K)."""
+        if len(values) < 2:
+            raise DataError(f"A standard deviation needs at least 2 rows, got {len(values)}.")
+        mean = values.mean(axis=0, dtype=np.float64)
+        sd = np.array([column.std(dtype=np.float64, ddof=1) for column in values.T])
+        return cls(mean, sd + OFFSET)
+
+    def apply(self, values: Any) -> Any:
+        """From units of the data to standard units."""
+        if hasattr(values, "new_tensor"):
+            return (values - values.new_tensor(self.mean)) / values.new_tensor(self.scale)
+        result = np.empty_like(values)
+        for k in range(values.shape[-1]):  # column by column, so that float64 exists for one column at a time
+            result[..., k] = (values[..., k].astype(np.float64) - self.mean[k]) / self.scale[k]
+        return result
+
+    def inverse(self, values: Any) -> Any:
+        """From standard units back to units of the data."""
+        if hasattr(values, "new_tensor"):
+            return values * values.new_tensor(self.scale) + values.new_tensor(self.mean)
+        return (values * self.scale + self.mean).astype(values.dtype)

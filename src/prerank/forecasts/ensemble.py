@@ -1,0 +1,136 @@
+"""An ensemble: members, their weights, and what the pre-ranks may learn from instead of them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank._wording import shape_in_words
+from prerank.arrays.conversion import as_tensor
+from prerank.arrays.labels import ROLES, is_xarray
+from prerank.arrays.precision import precision_of
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ensemble:
+    """Samples of a forecast, cases before members before targets.
+
+    `members` is (..., N, M, D): N cases, M members, D targets; leading axes are free. `weights` is (..., N, M) and
+    need not sum to one; None means equal. `reference` is what a pre-rank may learn from (principal directions, a
+    density, a joint CDF) instead of the members it ranks: independent draws (..., N, R, D), another `Ensemble`, or
+    a torch distribution. Without it the members are pooled with the observation. NumPy, pandas and xarray become torch;
+    an xarray array whose dimensions are called case, member and target may have them in any order. `precision` is the
+    floating type that the members came in (None: whole numbers); half precision is kept in single.
+
+    >>> Ensemble(torch.zeros(7, 20, 3))
+    Ensemble(7 cases, 20 members, 3 targets)
+    """
+
+    members: Tensor
+    weights: Tensor | None = None
+    reference: "Ensemble | Distribution | Tensor | None" = None
+    precision: torch.dtype | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        given: Any = self.members
+        if is_xarray(given) and sorted(map(str, given.dims)) == sorted(ROLES):
+            given = given.transpose(*ROLES)
+        object.__setattr__(self, "members", as_tensor(given, "members"))
+        object.__setattr__(self, "precision", precision_of(given))
+        if self.members.ndim < 3:
+            raise ValueError(
+                f"members need three axes (cases, members, targets), got shape {tuple(self.members.shape)}; "
+                "for one target use members[..., None], for one case members[None]"
+            )
+        if self.weights is not None:
+            object.__setattr__(self, "weights", as_tensor(self.weights, "weights"))
+            if self.weights.shape != self.members.shape[:-1]:
+                raise ValueError(
+                    f"weights have shape {tuple(self.weights.shape)} but members have {tuple(self.members.shape)}; "
+                    f"one weight per case and member is {tuple(self.members.shape[:-1])}"
+                )
+        if self.reference is not None:
+            object.__setattr__(self, "reference", self._fitting(self.reference))
+
+    def _fitting(self, reference: Any) -> "Ensemble | Distribution":
+        """The reference as a forecast of the same cases and targets."""
+        if isinstance(reference, type):
+            raise TypeError(f"reference is the class {reference.__name__}; pass a value of it")
+        if isinstance(reference, Distribution):
+            if len(reference.event_shape) != 1 or not reference.batch_shape:
+                raise ValueError(
+                    f"the reference has event shape {tuple(reference.event_shape)} and batch shape "
+                    f"{tuple(reference.batch_shape)}; ({self.n_targets},) and ({self.n_cases},) are needed: wrap "
+                    "independent targets as torch.distributions.Independent(forecast, 1), and repeat one distribution for "
+                    "all cases with forecast.expand"
+                )
+            cases, targets = reference.batch_shape[-1], reference.event_shape[0]
+        else:
+            reference = reference if isinstance(reference, Ensemble) else Ensemble(reference)
+            cases, targets = reference.n_cases, reference.n_targets
+        # one distribution for all cases will do
+        if targets != self.n_targets or not (
+            cases == self.n_cases or (cases == 1 and isinstance(reference, Distribution))
+        ):
+            raise ValueError(
+                f"reference draws are for {cases} cases and {targets} targets, "
+                f"the members for {self.n_cases} and {self.n_targets}"
+            )
+        return reference
+
+    def __repr__(self) -> str:
+        lead, kind = tuple(self.members.shape[:-3]), "member" if self.weights is None else "weighted_member"
+        sizes = shape_in_words(lead, **{"case": self.n_cases, kind: self.n_members, "target": self.n_targets})
+        return f"Ensemble({sizes}{'' if self.reference is None else f', reference={self.reference!r}'})"
+
+    @property
+    def n_cases(self) -> int:
+        return self.members.shape[-3]
+
+    @property
+    def n_members(self) -> int:
+        return self.members.shape[-2]
+
+    @property
+    def n_targets(self) -> int:
+        return self.members.shape[-1]
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Member weights that sum to one, (..., N, M)."""
+        if self.weights is None:
+            return torch.full_like(self.members[..., 0], 1.0 / self.n_members)
+        return self.weights / self.weights.sum(-1, keepdim=True)
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the members, (..., N, D)."""
+        if self.weights is None:
+            return self.members.mean(-2)
+        return (self.probabilities[..., None] * self.members).sum(-2)
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """Covariance of the members (divisor one: the weights), (..., N, D, D)."""
+        centred = self.members - self.mean[..., None, :]
+        return (self.probabilities[..., None] * centred).mT @ centred
+
+    @property
+    def effective_size(self) -> Tensor:
+        """Kish's effective number of members, 1 / sum w^2, (..., N)."""
+        return 1.0 / self.probabilities.square().sum(-1)
+
+    def select(self, cases: Tensor | slice) -> "Ensemble":
+        """The same ensemble for some of its cases."""
+        reference: Any = self.reference
+        if reference is not None:
+            if not hasattr(reference, "select"):
+                raise TypeError(
+                    f"an ensemble whose reference is a {type(reference).__name__} cannot be cut into cases; "
+                    "use a GaussianMixture or draws as the reference"
+                )
+            reference = reference.select(cases)
+        weights = None if self.weights is None else self.weights[..., cases, :]
+        return Ensemble(self.members[..., cases, :, :], weights, reference)

@@ -1,0 +1,66 @@
+"""Equally weighted draws of any forecast, in the project's layout."""
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank._parameters import require_whole
+from prerank.forecasts.ensemble import Ensemble
+from prerank.forecasts.mixture import GaussianMixture
+from prerank.randomness import seeded
+
+Forecast = Ensemble | Distribution
+
+
+def require_vector_distribution(forecast: Distribution, n_cases: int | None = None) -> None:
+    """Refuse a distribution over scalars (its cases and targets cannot be told apart) and one without an axis of cases."""
+    if len(forecast.event_shape) != 1:
+        raise ValueError(
+            f"the distribution has event shape {tuple(forecast.event_shape)} and batch shape {tuple(forecast.batch_shape)}; "
+            "a joint forecast has event shape (D,) and batch shape (..., N): "
+            "wrap independent targets as torch.distributions.Independent(forecast, 1)"
+        )
+    if not forecast.batch_shape:
+        shape = "(N,) for N" if n_cases is None else f"({n_cases},) for {n_cases}"
+        raise ValueError(
+            f"the distribution has no axis of cases; if all cases share it, give it batch shape {shape} cases with "
+            f"forecast.expand({'(N,)' if n_cases is None else f'({n_cases},)'})"
+        )
+
+
+def equally_weighted_draws(
+    forecast: Distribution, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
+) -> Ensemble:
+    """M equally weighted draws (..., N, M, D) of a distribution; the global generator is left as it was.
+
+    A distribution with an `ensemble` method, such as a `GaussianMixture`, is asked for draws that depend on (seed, stream,
+    case) alone; those of another come from its own `sample` under a forked generator, so they also depend on how many cases
+    are drawn together.
+    """
+    n_draws, seed = require_whole(n_draws, "n_draws"), require_whole(seed, "seed", at_least=None)
+    if hasattr(forecast, "ensemble"):
+        return forecast.ensemble(n_draws, seed, stream, case_ids)
+    require_vector_distribution(forecast)
+    with seeded(seed, stream), torch.no_grad():
+        drawn = forecast.sample(torch.Size((n_draws,)))
+    return Ensemble(drawn.movedim(0, -2))
+
+
+def differentiable_draws(
+    forecast: Distribution, n_draws: int, seed: int = 0, stream: str = "draws", case_ids: Tensor | None = None
+) -> Ensemble:
+    """M draws (..., N, M, D) that gradients flow through: weighted for a `GaussianMixture`, `rsample` otherwise.
+
+    A distribution without reparameterised draws is refused; the global generator is left as it was.
+    """
+    if isinstance(forecast, GaussianMixture):
+        return forecast.draw(n_draws, seed, stream, case_ids=case_ids)
+    require_vector_distribution(forecast)
+    if not forecast.has_rsample:
+        raise TypeError(
+            f"{type(forecast).__name__} has no reparameterised draws (has_rsample is False), so a smooth PIT would have a "
+            "silently zero gradient; use GaussianMixture, a distribution with rsample, or an Ensemble of "
+            "differentiable members"
+        )
+    with seeded(seed, stream):
+        return Ensemble(forecast.rsample(torch.Size((n_draws,))).movedim(0, -2))

@@ -1,0 +1,113 @@
+"""What observations and a forecast must be before anything is computed from them: one text for each fault."""
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.arrays.conversion import described
+from prerank.arrays.fill_values import SMALLEST_FILL, refuse_fill_values
+from prerank.forecasts.ensemble import Ensemble
+from prerank.forecasts.mixture import GaussianMixture
+from prerank.forecasts.sampling import Forecast, require_vector_distribution
+
+DROP = "drop those cases from y and from the forecast"
+DROP_MEMBERS = "drop those cases, or give a missing member weight 0 and any finite values"
+
+
+def require_fitting(y: Tensor, forecast: Forecast, what: str = "the forecast", follows: bool = False) -> None:
+    """Refuse what is no forecast, one for other cases or targets than y's, and empty ones.
+
+    Leading axes need only broadcast; with `follows` those of y are the forecast's, or left out.
+    """
+    if isinstance(forecast, Ensemble):
+        batch, targets = forecast.members.shape[:-2], forecast.n_targets
+    elif isinstance(forecast, Distribution):
+        require_vector_distribution(forecast, y.shape[-2])
+        batch, targets = forecast.batch_shape, forecast.event_shape[-1]
+    else:
+        raise TypeError(f"{what} is {described(forecast)}; pass an Ensemble, a GaussianMixture or a torch distribution")
+    if 0 in y.shape[-2:]:
+        raise ValueError(f"y of shape {tuple(y.shape)} holds no case or no target; at least one of each is needed")
+    if isinstance(forecast, Ensemble) and forecast.n_members == 0:
+        raise ValueError(
+            f"{what} has shape {tuple(forecast.members.shape)} (cases, members, targets): no members; "
+            "at least one is needed"
+        )
+    if (batch[-1], targets) != tuple(y.shape[-2:]):
+        raise ValueError(
+            f"y has shape {tuple(y.shape)}, but {what} is for {batch[-1]} cases and {targets} targets; "
+            "both must be the same"
+        )
+    try:
+        together = torch.broadcast_shapes(y.shape[:-1], batch)
+    except RuntimeError:
+        together = torch.Size()
+    if together != batch and (follows or not together):
+        raise ValueError(
+            f"the leading axes {tuple(batch[:-1])} of {what} and {tuple(y.shape[:-2])} of y do not go together; "
+            f"give both the same, or leave them out of {'y' if follows else 'one'}"
+        )
+
+
+def require_numbers(values: Tensor, what: str, axes: str, remedy: str) -> None:
+    """Refuse NaN, infinities and fill values of data formats, with their number and the place of the first."""
+    # one sum instead of a mask as large as the input: NaN, infinity and fill values survive it. A moderate sum settles
+    # the matter; any other is looked at closely.
+    values = values.detach()
+    if abs(float(values.sum())) < SMALLEST_FILL:
+        return
+    refuse_fill_values(values, what)
+    bad = ~torch.isfinite(values)
+    if bool(bad.any()):
+        first = tuple(int(i) for i in bad.nonzero()[0])
+        raise ValueError(
+            f"{int(bad.sum())} of {bad.numel()} values of {what} are NaN or infinite, "
+            f"the first at index {first} (..., {axes}); {remedy}"
+        )
+
+
+def require_observations(y: Tensor, remedy: str = DROP) -> None:
+    """Refuse observations that are no numbers."""
+    require_numbers(y, "y", "case, target", remedy)
+
+
+def require_members(ensemble: Ensemble, what: str = "the forecast", remedy: str = DROP_MEMBERS) -> None:
+    """Refuse members that are no numbers, and weights that are no weights."""
+    require_numbers(ensemble.members, what, "case, member, target", remedy)
+    weights = ensemble.weights
+    if weights is None:
+        return
+    require_numbers(weights, f"the weights of {what}", "case, member", "a member left out has weight 0")
+    if bool((weights < 0).any()):
+        raise ValueError(
+            f"{int((weights < 0).sum())} weights of {what} are negative (the smallest is {float(weights.min()):.3g}); "
+            "weights are shares of the forecast's probability: pass zero or more"
+        )
+    empty = weights.sum(-1) == 0
+    if bool(empty.any()):
+        raise ValueError(
+            f"all weights of {what} are zero in {int(empty.sum())} of {empty.numel()} cases; drop those cases"
+        )
+
+
+def require_parameters(forecast: Forecast) -> None:
+    """Refuse a `GaussianMixture` with parameters that are no numbers, or factors that are no Cholesky factors."""
+    if not isinstance(forecast, GaussianMixture) or forecast.loc.requires_grad or forecast.scale_tril.requires_grad:
+        return  # in training a look on every step would wait for the device
+    for name, part in (("logits", forecast.weights), ("loc", forecast.loc), ("scale_tril", forecast.scale_tril)):
+        if not part.isfinite().all():
+            axes = tuple(range(len(forecast.batch_shape), part.ndim))
+            bad = int((~part.isfinite()).any(axes).sum()) if axes else 1
+            raise ValueError(
+                f"{name} of the GaussianMixture are NaN or infinite in {bad} of {forecast.batch_shape.numel()} cases; "
+                "a forecast's parameters must be numbers"
+            )
+    if forecast.scale_tril.requires_grad:
+        return  # a derivative may be asked for in any direction, also out of the triangle
+    diagonal = forecast.scale_tril.diagonal(dim1=-2, dim2=-1)
+    if not (diagonal > 0).all() or bool(forecast.scale_tril.triu(1).any()):
+        raise ValueError(
+            f"scale_tril of the GaussianMixture has diagonal entries down to {float(diagonal.min()):.3g} or entries above "
+            "the diagonal; it holds Cholesky factors, lower triangular with a positive diagonal: torch.linalg.cholesky "
+            "of the covariances"
+        )

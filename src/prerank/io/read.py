@@ -1,0 +1,108 @@
+"""Forecasts and their observations from files, whatever the format: NPZ, NetCDF, Zarr, or a table in long form."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from prerank.io.errors import DataError
+from prerank.io.formats import format_of
+from prerank.io.long_form import Matched, from_long
+from prerank.io.netcdf import read_variables
+from prerank.io.npz import read_npz
+from prerank.io.sample_paths import as_long_form
+from prerank.io.stores import NETCDF, is_zarr
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What columns, arrays, variables and dimensions of files are called; where nothing is said, the format's own names."""
+
+    case: tuple[str, ...] = ()
+    member: str | None = None
+    target: tuple[str, ...] = ()
+    value: str | None = None
+    observation: str | None = None
+    axes: tuple[str, ...] | None = None
+    keep: tuple[str, ...] = ()
+
+
+def read_forecasts(
+    forecasts: Path, observations: Path | None = None, naming: Naming | None = None, *, need_observations: bool = True
+) -> Matched:
+    """Observations and members from one file, or from two of one kind; the suffix says the format.
+
+    NPZ has arrays, NetCDF and Zarr have variables, and CSV, TSV, Parquet and Feather are tables for `from_long`. Columns
+    that neuralforecast and GluonTS write are recognised. With
+    `need_observations=False` the observations of a file that has none are NaN: forecasts of what is still to come.
+    """
+    naming = naming or Naming()
+    kinds = {kind_of(path) for path in (forecasts, observations) if path is not None}
+    if len(kinds) > 1:
+        raise DataError(
+            f"{forecasts} and {observations} are of different kinds; give two of NPZ, two of NetCDF or Zarr, or two tables"
+        )
+    (kind,) = kinds
+    if naming.axes is not None and kind != "npz":
+        raise DataError(
+            "axes are for arrays of NPZ files; dimensions and columns have names: say case, member and target"
+        )
+    names = {"value": naming.value, "observation": naming.observation}
+    said = {role: name for role, name in names.items() if name is not None}
+    if kind == "npz":
+        if naming.case or naming.member is not None or naming.target:
+            raise DataError("arrays of NPZ files have no named case, member or target; say the order of their axes")
+        return read_npz(
+            forecasts, observations, axes=naming.axes, keep=naming.keep, need_observations=need_observations, **said
+        )
+    if kind == "variables":
+        return read_variables(
+            forecasts,
+            observations,
+            case=naming.case,
+            member=naming.member,
+            target=naming.target,
+            keep=naming.keep,
+            need_observations=need_observations,
+            **said,
+        )
+    if len(naming.target) > 1:
+        raise DataError(f"targets {', '.join(naming.target)}: a table in long form has one column of targets; name one")
+    if naming.member is not None:
+        said["member"] = naming.member
+    if naming.target:
+        said["target"] = naming.target[0]
+    tables = _table(forecasts), None if observations is None else _table(observations)
+    if not (naming.case or said.keys() & {"member", "target"}):
+        tables, found = as_long_form(*tables)
+        said = {**found, **said}
+    case = naming.case or said.pop("case", ("case",))
+    own, seen = tables
+    observation = said.get("observation", "observation")
+    if seen is None and not need_observations and observation not in own.columns:
+        labels = [name for name in (*case, said.get("target", "target")) if name in own.columns]
+        seen = own[labels].drop_duplicates().assign(**{observation: np.nan})
+    return from_long(own, seen, case=case, keep=naming.keep, **said)
+
+
+def kind_of(path: Path) -> str:
+    """What a file's suffix stands for: npz, variables (of NetCDF or Zarr) or table."""
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return "npz"
+    if suffix in NETCDF or is_zarr(path):
+        return "variables"
+    try:
+        format_of(path)
+    except DataError:
+        if path.is_dir():
+            raise DataError(f"{path} is a folder, and no Zarr store; give the name of a file in it") from None
+        raise DataError(
+            f"{path.name}: cannot tell the format from {suffix!r}; give .npz, .nc, .zarr, .csv, .tsv, .parquet or .feather"
+        ) from None
+    return "table"
+
+
+def _table(path: Path) -> pd.DataFrame:
+    return format_of(path).read(path).to_pandas(date_as_object=False)  # so that a day is one in every format

@@ -1,0 +1,120 @@
+"""Forecasts into files that `read_forecasts` reads, under the same names, with the observations if they are known."""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from prerank._writing import require_file, whole_file
+from prerank.io.errors import DataError
+from prerank.io.formats import Csv, Feather, Parquet, format_of
+from prerank.io.long_form import Matched
+from prerank.io.read import Naming, kind_of
+from prerank.io.stores import is_zarr
+
+_TABLES = (Csv, Parquet, Feather)
+
+
+def require_output(path: Path) -> None:
+    """Refuse a place where no forecasts can be written, before any work is done."""
+    if kind_of(path) == "table" and not isinstance(format_of(path), _TABLES):
+        raise DataError(f"{path.name}: forecasts are not written as {path.suffix}; give .npz, .nc, .csv or .parquet")
+    if is_zarr(path):
+        raise DataError(f"{path.name}: forecasts are not written as Zarr; give .npz, .nc, .csv or .parquet")
+    if kind_of(path) == "variables":
+        try:
+            import xarray  # noqa: F401 - needed at the end, so asked for at the start
+        except ImportError:
+            raise DataError(f"{path.name} needs xarray; install it with: pip install xarray") from None
+    require_file(path)
+
+
+def write_forecasts(path: Path, found: Matched, naming: Naming | None = None) -> None:
+    """Write members, labels and kept columns in the format of the suffix, whole; observations where any is known.
+
+    `read_forecasts` with the same names reads it again. In NPZ the axes are (case, member, target), whatever they were;
+    NetCDF has one dimension of cases, with its labels as coordinates.
+
+    >>> import tempfile
+    >>> y = pd.DataFrame({"rain": [1.0, 2.0], "wind": [3.0, 4.0]})
+    >>> path = Path(tempfile.mkdtemp()) / "forecasts.csv"
+    >>> write_forecasts(path, Matched(y, np.zeros((2, 5, 2)), pd.DataFrame(index=y.index)))
+    >>> pd.read_csv(path).columns.tolist()
+    ['case', 'member', 'target', 'value', 'observation']
+    """
+    naming = naming or Naming()
+    require_output(path)
+    writers = {"npz": _write_npz, "variables": _write_netcdf, "table": _write_table}
+    with whole_file(path) as partial:
+        writers[kind_of(path)](partial, path, found, naming)
+
+
+def _known(found: Matched) -> bool:
+    return not bool(found.y.isna().to_numpy().all())
+
+
+def _write_npz(partial: Path, path: Path, found: Matched, naming: Naming) -> None:
+    arrays: dict[str, Any] = {naming.value or "members": found.members}
+    if _known(found):
+        arrays[naming.observation or "observations"] = found.y.to_numpy()
+    if not isinstance(found.y.columns, pd.RangeIndex):
+        arrays["targets"] = found.y.columns.to_numpy(dtype=str)
+    labels = {} if isinstance(found.y.index, pd.RangeIndex) else _case_labels(found, naming)
+    labels |= {str(name): column.to_numpy() for name, column in found.columns.items()}
+    for name, values in labels.items():
+        arrays[name] = values.astype(str) if values.dtype == object else values
+    with partial.open("wb") as stream:
+        np.savez(stream, **arrays)
+
+
+def _case_labels(found: Matched, naming: Naming) -> dict[str, np.ndarray]:
+    """The labels of the cases, a column for each of their levels."""
+    index = found.y.index
+    names = naming.case if len(naming.case) == index.nlevels else [name or "case" for name in index.names]
+    return {str(name): index.get_level_values(level).to_numpy() for level, name in enumerate(names)}
+
+
+def _write_table(partial: Path, path: Path, found: Matched, naming: Naming) -> None:
+    n_cases, n_members, n_targets = found.members.shape
+    case = np.repeat(np.arange(n_cases), n_members * n_targets)
+    target = np.tile(np.arange(n_targets), n_cases * n_members)
+    columns: dict[str, Any] = {name: values[case] for name, values in _case_labels(found, naming).items()}
+    columns |= {str(name): values.to_numpy()[case] for name, values in found.columns.items() if name not in columns}
+    columns[naming.member or "member"] = np.tile(np.repeat(np.arange(n_members), n_targets), n_cases)
+    columns[naming.target[0] if naming.target else "target"] = found.y.columns.to_numpy()[target]
+    columns[naming.value or "value"] = found.members.reshape(-1)
+    if _known(found):
+        columns[naming.observation or "observation"] = found.y.to_numpy()[case, target]
+    frame, form = pd.DataFrame(columns), format_of(path)
+    if isinstance(form, Csv):
+        frame.to_csv(partial, index=False, sep=form.delimiter)
+    elif isinstance(form, Parquet):
+        frame.to_parquet(partial, index=False)
+    else:
+        frame.to_feather(partial)
+
+
+def _write_netcdf(partial: Path, path: Path, found: Matched, naming: Naming) -> None:
+    import xarray
+
+    labels = {name: _of_netcdf(values) for name, values in _case_labels(found, naming).items()}
+    dim = next(iter(labels)) if len(labels) == 1 else "case"
+    member, target = naming.member or "member", naming.target[0] if len(naming.target) == 1 else "target"
+    coords: dict[str, Any] = {name: (dim, values) for name, values in labels.items()}
+    coords[target] = (target, found.y.columns.to_numpy())
+    variables: dict[str, Any] = {naming.value or "forecast": ((dim, member, target), found.members)}
+    if _known(found):
+        variables[naming.observation or "observation"] = ((dim, target), found.y.to_numpy())
+    kept = {
+        str(name): (dim, _of_netcdf(values.to_numpy())) for name, values in found.columns.items() if name not in coords
+    }
+    # kept columns are coordinates, so that they are not taken for observations
+    xarray.Dataset(variables, {**coords, **kept}).to_netcdf(partial, engine="scipy")
+
+
+def _of_netcdf(values: np.ndarray) -> np.ndarray:
+    """Labels of kinds that NetCDF does not have, such as decimals and dates of a time zone, as text."""
+    strange = (Decimal, pd.Timestamp, pd.Period, pd.Interval)
+    return values.astype(str) if values.dtype == object and isinstance(values[0], strange) else values

@@ -1,0 +1,98 @@
+"""A pre-rank from any function of a point."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prerank.arrays.conversion import described
+from prerank.forecasts import Forecast
+from prerank.preranks.projection import PointwiseProjection
+from prerank.preranks.view import View, view_of
+
+
+@dataclass(frozen=True)
+class Custom:
+    """Any function of a point: (..., D) -> (...) or (..., K). It sees what you make it see.
+
+    The function is given torch tensors; one that can only work with NumPy arrays is given those, and cannot be trained
+    with. It must treat every point alike, whatever stands beside it.
+
+    >>> from prerank import Ensemble
+    >>> maximum = Custom(lambda y: y.amax(-1), name="maximum")
+    >>> maximum.given(Ensemble(torch.zeros(4, 10, 3)))(torch.rand(4, 11, 3)).shape
+    torch.Size([4, 11, 1])
+    >>> import numpy as np
+    >>> Custom(lambda y: np.median(y, axis=-1)).given(Ensemble(torch.zeros(4, 10, 3)))(torch.ones(4, 11, 3)).unique()
+    tensor([1.])
+    """
+
+    function: Callable[[Any], Any]
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        if hasattr(self.function, "given"):
+            raise TypeError(f"Custom({self.function!r}): that is a pre-rank already; pass it as it is")
+        if not callable(self.function):
+            raise TypeError(
+                f"Custom takes a function of a point, (..., D) -> (...), not {described(self.function)}; "
+                "such as Custom(lambda y: y.amax(-1))"
+            )
+        if not isinstance(self.name, str) or not self.name:
+            raise TypeError(f"Custom(name={self.name!r}): the name in the table is a text, such as name='maximum'")
+
+    def given(self, view: View | Forecast) -> PointwiseProjection:
+        view = view_of(view)
+        point = torch.zeros(1, 1, view.n_targets, dtype=view.dtype, device=view.device)
+        failed = []
+        for by_numpy in (False, True):
+            try:
+                values = self._values(point, by_numpy)
+                break
+            except Exception as error:  # whatever a function written for NumPy raises when it meets a tensor
+                failed.append(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no text'}")
+        else:
+            raise TypeError(
+                f"{self.name}: the function takes neither a tensor ({failed[0]}) nor a NumPy array ({failed[1]}); "
+                "it must map (..., D) to (...) or (..., K)"
+            )
+        width = self._per_point(values, point).shape[-1]
+        names = (self.name,) if width == 1 else tuple(f"{self.name} {k + 1}" for k in range(width))
+        return PointwiseProjection(lambda points: self._per_point(self._values(points, by_numpy), points), names)
+
+    def _values(self, points: Tensor, by_numpy: bool) -> Tensor:
+        if by_numpy and points.requires_grad:
+            raise TypeError(
+                f"{self.name}: the function works on NumPy arrays, which carry no gradient; "
+                "write it with torch to train with it"
+            )
+        values = self.function(points.detach().cpu().numpy() if by_numpy else points)
+        if not isinstance(values, Tensor | np.ndarray | np.generic):
+            raise TypeError(f"it gave {described(values)} instead of an array")
+        values = torch.as_tensor(values)
+        # counts and truth values are ranked like numbers
+        return values.to(points.device) if values.is_floating_point() else values.to(points)
+
+    def _per_point(self, values: Tensor, points: Tensor) -> Tensor:
+        if values.shape == points.shape[:-1]:
+            return values[..., None]
+        if values.shape[:-1] != points.shape[:-1]:
+            raise ValueError(
+                f"{self.name}: the function turned points of shape {tuple(points.shape)} into {tuple(values.shape)}; "
+                f"it must map (..., D) to (...) or (..., K)"
+            )
+        return values
+
+
+def call_only_ours(preranks: Sequence[object]) -> bool:
+    """Whether pre-ranks call no code but this library's: that of others may not bear to be called by several threads.
+
+    >>> call_only_ours([Custom(lambda y: y.amax(-1))])
+    False
+    """
+    return all(
+        type(item).__module__.partition(".")[0] == "prerank" and not isinstance(item, Custom) for item in preranks
+    )

@@ -1,0 +1,236 @@
+"""What a pre-rank may ask of a forecast, and who answers: a distribution, or a set of points.
+
+A view is a forecast with everything bound to it that an answer may depend on: the seed and the names of the cases for what
+is drawn, and whether answers have to be smooth. What a pre-rank learns never comes from the members that are ranked: a
+member that shaped its own projection is not exchangeable with the observation any more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, MultivariateNormal
+
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.preranks.exchangeable_points import spread_matrix
+from prerank.preranks.joint_cdf import smooth_log_joint_cdf
+from prerank.preranks.point_density import bandwidths, joint_cdf, log_kernel_density
+from prerank.preranks.projection import LinearProjection, Projection
+
+FOR_A_COVARIANCE = 1000  # draws of a distribution that does not know its own
+
+
+class Learnt(NamedTuple):
+    """A function of points (..., N, P, D) -> (..., N, P) learnt from a forecast, its name, and how it was learnt."""
+
+    function: Callable[[Tensor], Tensor]
+    name: str
+    note: str
+
+
+class View(Protocol):
+    """A forecast as a pre-rank sees it.
+
+    `n_points` is the number of points that the answers come from, None where the forecast itself answers. `covariance` is
+    (..., N or 1, D, D), up to a positive factor per case. `draws` are for what the other answers do not cover: independent
+    of what is ranked, the same for the same name, and as many as asked for where the view can choose.
+    """
+
+    @property
+    def n_targets(self) -> int: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def n_points(self) -> int | None: ...
+
+    @property
+    def covariance(self) -> Tensor: ...
+
+    def log_density(self) -> Learnt: ...
+
+    def joint_cdf(self, n_draws: int) -> Learnt: ...
+
+    def draws(self, name: str, n_draws: int) -> Ensemble: ...
+
+
+@dataclass(frozen=True, eq=False)
+class PointsView:
+    """Points per case that stand for a forecast: reference draws, or members pooled with the observation."""
+
+    points: Ensemble
+    smooth: bool = False
+
+    @property
+    def n_targets(self) -> int:
+        return self.points.n_targets
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.points.members.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.points.members.device
+
+    @property
+    def n_points(self) -> int:
+        return self.points.n_members
+
+    @property
+    def covariance(self) -> Tensor:
+        if self.smooth or self.points.members.requires_grad:
+            return self.points.covariance_matrix
+        return spread_matrix(self.points.members, self.points.weights)
+
+    def log_density(self) -> Learnt:
+        centres, weights = self.points.members, self.points.weights
+        note = f"kernel density of {self.n_points} points, Scott's rule per target"
+        return Learnt(lambda points: log_kernel_density(points, centres, weights), "log density", note)
+
+    def joint_cdf(self, n_draws: int = 0) -> Learnt:
+        centres, weights = self.points.members, self.points.weights
+        note = f"joint CDF of {self.n_points} points"
+        if not self.smooth:
+            return Learnt(lambda points: joint_cdf(points, centres, weights), "joint CDF", note)
+        bandwidth = bandwidths(centres.detach(), None if weights is None else weights.detach())
+        return Learnt(
+            lambda points: smooth_log_joint_cdf(points, centres, weights, bandwidth),
+            "log joint CDF",
+            f"smooth {note}",
+        )
+
+    def draws(self, name: str, n_draws: int) -> Ensemble:
+        return self.points
+
+
+@dataclass(frozen=True, eq=False)
+class DistributionView:
+    """A distribution: closed forms where it has them, otherwise draws that depend on the seed, their name and the case."""
+
+    forecast: Distribution
+    seed: int = 0
+    case_ids: Tensor | None = None
+    smooth: bool = False
+
+    @property
+    def n_targets(self) -> int:
+        return self.forecast.event_shape[-1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.forecast.loc.dtype if isinstance(self.forecast, GaussianMixture) else torch.float64
+
+    @property
+    def device(self) -> torch.device:
+        """That of a `GaussianMixture`; torch's distributions do not say theirs, and a projection follows its points."""
+        return self.forecast.loc.device if isinstance(self.forecast, GaussianMixture) else torch.device("cpu")
+
+    @property
+    def n_points(self) -> int | None:
+        return None if self._knows_its_covariance else FOR_A_COVARIANCE
+
+    @property
+    def covariance(self) -> Tensor:
+        if self._knows_its_covariance:
+            return self.forecast.covariance_matrix  # type: ignore[attr-defined]
+        drawn = self._drawn("reference for PCA", FOR_A_COVARIANCE)
+        return PointsView(drawn, self.smooth).covariance
+
+    def log_density(self) -> Learnt:
+        note = f"log_prob of {type(self.forecast).__name__}"
+        return Learnt(partial(log_density, self.forecast), "log density", note)
+
+    def joint_cdf(self, n_draws: int) -> Learnt:
+        return PointsView(self.draws("reference for the copula", n_draws), self.smooth).joint_cdf()
+
+    def draws(self, name: str, n_draws: int) -> Ensemble:
+        return self._drawn(name, n_draws)
+
+    @property
+    def _knows_its_covariance(self) -> bool:
+        return hasattr(type(self.forecast), "covariance_matrix")
+
+    def _drawn(self, name: str, n_draws: int) -> Ensemble:
+        return equally_weighted_draws(self.forecast, n_draws, self.seed, name, self.case_ids)
+
+
+class Needs(NamedTuple):
+    """What a pre-rank needs of any forecast: whether its projection is linear, whether it asks for draws, for a density."""
+
+    linear: bool
+    reference: bool
+    density: bool
+
+
+def needs_of(prerank: "Asking", n_targets: int) -> Needs:
+    """Found out on a standard normal forecast of one case, so that random numbers can be drawn before they are used."""
+    try:
+        hash(prerank)
+    except TypeError:  # a pre-rank without a hash is asked each time
+        return _probe(prerank, n_targets)
+    return _probe_once(prerank, n_targets)  # type: ignore[arg-type]
+
+
+def _probe(prerank: "Asking", n_targets: int) -> Needs:
+    view = _Probe(GaussianMixture(torch.zeros(1, 1), torch.zeros(1, 1, n_targets), torch.eye(n_targets)[None, None]))
+    with torch.no_grad():
+        projection = prerank.given(view)
+        projection(torch.zeros(1, 1, n_targets))
+    return Needs(isinstance(projection, LinearProjection), "draws" in view.asked, "density" in view.asked)
+
+
+_probe_once = lru_cache(maxsize=256)(_probe)
+
+
+class Asking(Protocol):
+    """A pre-rank."""
+
+    def given(self, view: View) -> Projection: ...
+
+
+@dataclass(frozen=True, eq=False)
+class _Probe(DistributionView):
+    """A view that remembers what it was asked for."""
+
+    asked: set[str] = field(default_factory=set)
+
+    def draws(self, name: str, n_draws: int) -> Ensemble:
+        self.asked.add("draws")
+        return self._drawn(name, 2)
+
+    def log_density(self) -> Learnt:
+        self.asked.add("density")
+        return super().log_density()
+
+
+def view_of(forecast: Forecast | View) -> View:
+    """The exact view of a forecast; a view is one already.
+
+    >>> view_of(Ensemble(torch.zeros(7, 20, 3))).n_targets
+    3
+    """
+    if isinstance(forecast, Ensemble):
+        return PointsView(forecast)
+    return DistributionView(forecast) if isinstance(forecast, Distribution) else forecast
+
+
+def log_density(law: Distribution, points: Tensor) -> Tensor:
+    """Log density of points (..., N, P, D) under any distribution with batch shape (..., N)."""
+    if isinstance(law, MultivariateNormal):  # torch's own triangular solve rounds equal points by their position
+        law = GaussianMixture.of_normal(law)
+    if hasattr(law, "log_density"):
+        return law.log_density(points)
+    try:
+        return law.log_prob(points.movedim(-2, 0)).movedim(0, -1)
+    except NotImplementedError:
+        raise TypeError(
+            f"HDR() needs log_prob, which {type(law).__name__} does not have; pass its draws as an Ensemble instead"
+        ) from None

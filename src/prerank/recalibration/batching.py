@@ -1,0 +1,58 @@
+"""A forecast a few cases at a time, where it can be cut."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank._chunks import chunks
+from prerank._parallel import in_threads
+from prerank.forecasts import GaussianMixture, can_be_cut, select_cases
+
+_Result = TypeVar("_Result")
+
+
+def select(forecast: Distribution, cases: slice | Tensor) -> Distribution:
+    """Some cases of a forecast that can be cut; a slice of everything of any."""
+    if isinstance(cases, slice) and cases == slice(None):
+        return forecast
+    return select_cases(forecast, cases)
+
+
+def some_cases(forecast: Distribution, values_per_case: int, device: torch.device) -> list[slice]:
+    """Chunks of cases whose temporaries stay small; one for all where a forecast cannot be cut."""
+    if not can_be_cut(forecast):
+        return [slice(None)]
+    return chunks(forecast.batch_shape[-1], values_per_case, device)
+
+
+def over_parts(
+    function: Callable[[slice, Distribution], _Result],
+    forecast: Distribution,
+    values_per_case: int,
+    device: torch.device,
+    *,
+    spread: bool = True,
+) -> list[_Result]:
+    """`function(cases, forecast of these cases)` of a few cases at a time, in threads where they may be."""
+    slices = some_cases(forecast, values_per_case, device)
+    spread = spread and may_be_spread(forecast, device)
+    return in_threads(lambda cases: function(cases, select(forecast, cases)), slices, spread=spread)
+
+
+def may_be_spread(forecast: Distribution, device: torch.device) -> bool:
+    """Whether several threads may ask a forecast at a time: a mixture, or one that is tilted, and not on a GPU."""
+    return device.type == "cpu" and isinstance(getattr(forecast, "root", forecast), GaussianMixture)
+
+
+def over_drawn(
+    function: Callable[[slice, Distribution, Tensor], _Result], forecast: Distribution, n_draws: int
+) -> list[_Result]:
+    """`function(cases, forecast, case_ids)` of a few cases at a time of a mixture, if each has so many draws."""
+    ids = torch.arange(forecast.batch_shape[-1])
+    if not isinstance(forecast, GaussianMixture):
+        return [function(slice(None), forecast, ids)]
+    device, values = forecast.loc.device, n_draws * forecast.n_targets * forecast.n_components
+    return over_parts(lambda cases, part: function(cases, part, ids[cases].to(device)), forecast, values, device)

@@ -1,0 +1,204 @@
+"""Univariate recalibration of every target, and an order of members that ties the targets together again.
+
+Each target is recalibrated by itself, so nothing is left of how targets belong together; a dependence template puts it
+back, rank by rank: the raw members (ensemble copula coupling) or past observations (the Schaake shuffle). Both take the
+dependence as it is, right or wrong.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank._chunks import chunks
+from prerank._parallel import in_threads, single_threaded
+from prerank._parameters import require_whole
+from prerank.arrays import as_observations
+from prerank.forecasts import Ensemble, GaussianMixture, equally_weighted_draws
+from prerank.inputs.checks import require_observations
+from prerank.randomness import case_keys, uniform
+from prerank.recalibration.densities import (
+    MOST_DRAWS,
+    as_mixture,
+    held_out_cases,
+    members_of,
+    one_model,
+    require_fitted,
+    require_targets,
+)
+from prerank.recalibration.quantiles import QuantileMap, from_normal_scores, margins, normal_scores, plotting_levels
+
+
+@dataclass(eq=False)
+class RecalibratedMargins:
+    r"""Each target recalibrated by itself: $\hat F_d$ becomes $G_d \circ \hat F_d$, with $G_d$ the CDF of held-out PITs.
+
+    G is the empirical CDF of the marginal PITs of held-out cases, made continuous: on the scale of normal scores it is
+    linear between order statistics, k of n at level k / (n + 1), and goes on with slope one beyond. A `GaussianMixture` has
+    exact margins; those of an `Ensemble` are kernel densities of its members (Scott's rule), so that an observation
+    outside all members still has a place.
+
+    `scores_` (n, D) are the sorted normal scores of the held-out observations: standard normal under calibration.
+    """
+
+    scores_: Tensor = field(init=False, repr=False)
+    n_members_: int | None = field(init=False, repr=False)
+
+    @single_threaded()
+    @torch.no_grad()
+    def fit(self, forecast: Any, y: Any) -> "RecalibratedMargins":
+        """Learn from held-out cases: observations (N, D)."""
+        checked, observed = held_out_cases(forecast, y, at_least=2)
+        law = margins(as_mixture(checked))
+        self.scores_ = normal_scores(observed.to(law.loc), law).sort(0).values
+        self.n_members_ = members_of(checked)
+        return self
+
+    @single_threaded()
+    @torch.no_grad()
+    def quantiles(self, forecast: Any, n_levels: int) -> Tensor:
+        """Recalibrated quantiles at levels m / (M + 1) for M = `n_levels`, (N, M, D), rising along their axis.
+
+        Among M such quantiles the rank of an observation is uniform, if the margin is right.
+        """
+        if not hasattr(self, "scores_"):
+            raise ValueError(
+                f"{type(self).__name__} is not fitted yet; call fit(forecast, y) with held-out cases first"
+            )
+        checked = one_model(forecast, n_members=self.n_members_)
+        require_targets(self, checked, self.scores_.shape[-1])
+        mixture = as_mixture(checked)
+        expected = torch.special.ndtri(plotting_levels(len(self.scores_), self.scores_))
+        levels = torch.special.ndtri(plotting_levels(require_whole(n_levels, "n_levels"), self.scores_))
+        wanted = QuantileMap(expected, self.scores_)(levels[:, None].expand(-1, mixture.n_targets))
+        return torch.cat(
+            in_threads(
+                lambda cases: self._of(mixture.select(cases), wanted),
+                self._few(mixture, len(levels)),
+                spread=mixture.loc.device.type == "cpu",
+            )
+        )
+
+    def _few(self, mixture: GaussianMixture, n_levels: int) -> list[slice]:
+        values = n_levels * mixture.n_targets * mixture.n_components
+        return chunks(mixture.loc.shape[0], values, mixture.loc.device)
+
+    def _of(self, mixture: GaussianMixture, wanted: Tensor) -> Tensor:
+        law = margins(mixture)
+        by_level = type(law)(*(part[:, None] for part in law))  # (N, 1, D, C)
+        return from_normal_scores(wanted.to(law.loc).expand(len(law.loc), -1, -1), by_level)
+
+
+@dataclass(eq=False)
+class EnsembleCopulaCoupling:
+    """Recalibrated margins in the order of the raw members (Schefzik, Thorarinsdottir and Gneiting 2013; ECC-Q).
+
+    In every target the m-th smallest raw member is replaced by the m-th smallest recalibrated quantile: the margins are
+    recalibrated, the ranks are the raw ensemble's. Of a distribution, `n_draws` draws are the raw members. Equal
+    members are put in a random order, each target by itself. The members of an `Ensemble` must have equal weights. The
+    result is made of quantiles, which are no independent draws: fair scores of few of them are too low.
+
+    Schefzik, Thorarinsdottir and Gneiting (2013): Uncertainty quantification in complex simulation models using ensemble
+    copula coupling. Statistical Science 28, 616-640.
+
+    >>> forecast = Ensemble(torch.tensor([[[1.0, 5.0], [3.0, 4.0], [2.0, 6.0]]]).expand(50, 3, 2))
+    >>> y = torch.linspace(0, 9, 50)[:, None].expand(50, 2)
+    >>> coupled = EnsembleCopulaCoupling().fit(forecast, y).transform(forecast)
+    >>> coupled.members[0].argsort(0).argsort(0)
+    tensor([[0, 1],
+            [2, 0],
+            [1, 2]])
+    """
+
+    n_draws: int = 100
+    seed: int = 0
+    margins_: RecalibratedMargins = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_whole(self.n_draws, "n_draws", at_most=MOST_DRAWS)
+        require_whole(self.seed, "seed", at_least=None)
+
+    def fit(self, forecast: Any, y: Any) -> "EnsembleCopulaCoupling":
+        """Learn the margins from held-out cases: observations (N, D)."""
+        self.margins_ = RecalibratedMargins().fit(forecast, y)
+        return self
+
+    @single_threaded()
+    @torch.no_grad()
+    def transform(self, forecast: Any) -> Ensemble:
+        """The recalibrated ensemble, as many members as the raw one."""
+        require_fitted(self, "margins_")
+        raw = checked = one_model(forecast, n_members=self.margins_.n_members_)
+        if isinstance(checked, Distribution):
+            raw = equally_weighted_draws(checked, self.n_draws, self.seed, "raw members")
+        assert isinstance(raw, Ensemble)
+        if raw.weights is not None:
+            raise ValueError(
+                "the members carry weights, and copula coupling has ranks only; pass equally weighted members, such as "
+                "draws of the forecast"
+            )
+        return Ensemble(_in_the_order_of(raw.members, self.margins_.quantiles(checked, raw.n_members), self.seed))
+
+
+@dataclass(eq=False)
+class SchaakeShuffle:
+    """Recalibrated margins in the order of past observations (Clark et al. 2004).
+
+    In every target the m-th smallest recalibrated quantile goes where the m-th smallest of M past observations stands:
+    the margins are recalibrated, the ranks are the history's, the same law of ranks in every case. `history` (H, D) are past
+    observations, those that `fit` is given without it; `n_draws` of them are picked at random for each case, all without
+    it. Equal observations are put in a random order, each target by itself.
+
+    Clark, Gangopadhyay, Hay, Rajagopalan and Wilby (2004): The Schaake shuffle: a method for reconstructing space-time
+    variability in forecasted precipitation and temperature fields. Journal of Hydrometeorology 5, 243-262.
+    """
+
+    history: Any = field(default=None, repr=False)
+    n_draws: int | None = None
+    seed: int = 0
+    history_: Tensor = field(init=False, repr=False)
+    margins_: RecalibratedMargins = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.n_draws is not None:
+            require_whole(self.n_draws, "n_draws")
+        require_whole(self.seed, "seed", at_least=None)
+
+    def fit(self, forecast: Any, y: Any) -> "SchaakeShuffle":
+        """Learn the margins from held-out cases, and take their observations as history where none is given."""
+        margins_ = RecalibratedMargins().fit(forecast, y)
+        history, n_targets = as_observations(y if self.history is None else self.history), margins_.scores_.shape[1]
+        require_observations(history)
+        if history.ndim != 2 or history.shape[1] != n_targets or not len(history):
+            raise ValueError(
+                f"the history has shape {tuple(history.shape)}; past observations of the same {n_targets} targets are "
+                f"(H, {n_targets}), at least one"
+            )
+        if self.n_draws is not None and require_whole(self.n_draws, "n_draws") > len(history):
+            raise ValueError(
+                f"n_draws={self.n_draws} members need as many past observations, but the history has {len(history)}; "
+                "ask for fewer, or leave n_draws out"
+            )
+        self.margins_, self.history_ = margins_, history
+        return self
+
+    @single_threaded()
+    @torch.no_grad()
+    def transform(self, forecast: Any) -> Ensemble:
+        """The recalibrated ensemble."""
+        require_fitted(self, "margins_")
+        n_draws = self.n_draws or len(self.history_)
+        sorted_members = self.margins_.quantiles(forecast, n_draws)
+        keys = case_keys(self.seed, torch.arange(len(sorted_members), device=self.history_.device), "past observations")
+        picked = uniform(keys, (len(self.history_),)).argsort(-1)[:, :n_draws]
+        return Ensemble(_in_the_order_of(self.history_[picked], sorted_members, self.seed))
+
+
+def _in_the_order_of(template: Tensor, sorted_members: Tensor, seed: int) -> Tensor:
+    """Sorted members (N, M, D) put where the template's (N, M, D) of the same rank stand."""
+    keys = case_keys(seed, torch.arange(len(template), device=template.device), "order of equal members")
+    at_random = uniform(keys, tuple(template.shape[1:])).argsort(1)
+    order = at_random.gather(1, template.gather(1, at_random).argsort(dim=1, stable=True))
+    return torch.empty_like(sorted_members).scatter_(1, order, sorted_members)

@@ -1,0 +1,171 @@
+"""Forecasts of anything that scikit-learn builds around a forecasting estimator: pipelines and searches."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank._parallel import single_threaded
+from prerank._parameters import require_whole
+from prerank.arrays.conversion import described
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.inputs import as_ensemble
+from prerank.recalibration import marginal_quantiles
+from prerank.recalibration.quantiles import checked_levels
+
+
+def predict_distribution(estimator: Any, X: Any) -> Forecast:
+    """The joint forecast of a fitted estimator: its own, a pipeline's last step's, or a search's best one's.
+
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from prerank.datasets import Bimodal
+    >>> from prerank.regression.regressor import MixtureRegressor
+    >>> table = Bimodal().table(200)
+    >>> network = MixtureRegressor(n_components=2, hidden=(8,), learning_rate=0.1, patience=2, random_state=0)
+    >>> model = make_pipeline(StandardScaler(), network).fit(table.x, table.y)
+    >>> predict_distribution(model, table.x[:5]).batch_shape
+    torch.Size([5])
+    """
+    if hasattr(estimator, "predict_distribution"):
+        return estimator.predict_distribution(X)
+    if isinstance(estimator, Pipeline):
+        check_is_fitted(estimator)
+        return predict_distribution(estimator.steps[-1][1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
+    if isinstance(estimator, BaseSearchCV):
+        return predict_distribution(_best(estimator), X)
+    raise TypeError(
+        f"{type(estimator).__name__} has no predict_distribution, nor has its last step or best estimator; "
+        "use MixtureRegressor, or an estimator with a method of that name that returns a joint forecast"
+    )
+
+
+def _best(search: BaseSearchCV) -> Any:
+    """The best estimator of a fitted search."""
+    if hasattr(search, "cv_results_") and not hasattr(search, "best_estimator_"):
+        raise TypeError(
+            f"the {type(search).__name__} was fitted with refit=False and kept no estimator to forecast with; give it "
+            "refit=True, or fit the estimator with the best parameters yourself"
+        )
+    check_is_fitted(search)
+    return search.best_estimator_
+
+
+def inmost(estimator: Any) -> Any:
+    """The estimator that forecasts, inside pipelines and searches."""
+    if isinstance(estimator, Pipeline):
+        return inmost(estimator.steps[-1][1])
+    return inmost(_best(estimator)) if isinstance(estimator, BaseSearchCV) else estimator
+
+
+def as_forecast(estimator: Any, y: Any) -> Any:
+    """Targets as the estimator forecasts them: spread over their cells, where they have atoms and it does so."""
+    own = inmost(estimator)
+    return own.dequantised(y) if hasattr(own, "dequantised") else y
+
+
+def cells_of(estimator: Any) -> Any:
+    """What spreads targets with atoms over their cells and brings them back, if a fitted estimator has such targets."""
+    own = inmost(estimator)
+    own = getattr(own, "calibrated_", own)
+    models = getattr(own, "models_", None)
+    found = getattr(inmost(own if models is None else models[0]), "dequantiser_", None)
+    return found if found is not None and found.has_atoms else None
+
+
+@single_threaded()
+def drawn_values(
+    estimator: Any, forecast: Distribution, n_draws: int, seed: int, case_ids: Tensor | None = None
+) -> np.ndarray:
+    """Equally weighted draws (N, M, D) of an estimator's forecast; targets with atoms have values of theirs."""
+    drawn = equally_weighted_draws(forecast, n_draws, seed, case_ids=case_ids).members.cpu().numpy()
+    cells = cells_of(estimator)
+    return drawn if cells is None else cells.snapped(drawn)
+
+
+def require_targets(estimator: Any, y: Any) -> None:
+    """Refuse a fit without targets, in scikit-learn's words."""
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None; give targets")
+
+
+def require_numbers(value: Any, what: str) -> None:
+    """Refuse what is no array of numbers, before NumPy says so in its own words."""
+    remedy = "pass an array of numbers or a DataFrame"
+    if isinstance(value, pd.DataFrame | pd.Series) or hasattr(type(value), "toarray") or value is None:
+        return  # what is sparse, or nothing, scikit-learn refuses in words of its own
+    if isinstance(value, dict | set | str | bytes | type | Ensemble | Distribution) or callable(value):
+        raise TypeError(f"{what} is {described(value)}; {remedy}")
+    try:
+        kind = np.asarray(value).dtype
+    except ValueError:
+        raise ValueError(f"{what} has rows of different lengths; give every row the same length") from None
+    if kind.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: {what} has dtype {kind}; pass real and imaginary parts side by side"
+        )
+
+
+def target_values(y: Any) -> np.ndarray:
+    """Targets in double precision."""
+    require_numbers(y, "y")
+    try:
+        return np.array(y, dtype=np.float64)  # torch wants an array that can be written to
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"y is {described(y)} that holds other things than numbers; convert text and dates first"
+        ) from None
+
+
+def require_table(X: Any) -> None:
+    """Refuse features that are not a table; what is in it is the estimator's to judge."""
+    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
+    if len(shape) != 2:
+        raise ValueError(
+            f"X has shape {shape}; it is a table (rows, features). Reshape your data: X.reshape(1, -1) is one row"
+        )
+
+
+def observed_for(y: Any, forecast: Forecast) -> Tensor:
+    """Targets (N, D) or (N,) as observations (N, D), where the forecast is."""
+    values = target_values(y)
+    place = forecast.members if isinstance(forecast, Ensemble) else getattr(forecast, "loc", None)
+    device = None if place is None else place.device
+    return torch.as_tensor(values[:, None] if values.ndim == 1 else values, device=device)
+
+
+def sample(estimator: Any, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
+    """Equally weighted draws (N, M, D) of a fitted estimator's joint forecast; targets with atoms have values of theirs."""
+    forecast = predict_distribution(estimator, X)
+    n_draws = require_whole(n_draws, "n_draws")
+    if isinstance(forecast, Distribution):
+        return drawn_values(estimator, forecast, n_draws, seed)
+    raise TypeError(
+        f"the forecast is an ensemble of {as_ensemble(forecast).n_members} members, which are its draws; use its members"
+    )
+
+
+@single_threaded()
+def predict_quantiles(
+    estimator: Any, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95), n_draws: int = 1000, seed: int = 0
+) -> np.ndarray:
+    """Quantiles (N, J, D) of single targets at J levels: exact for a `GaussianMixture`, of `n_draws` draws otherwise.
+
+    They say nothing about targets together; for that there are `sample` and `prerank.recalibration.HighestDensityRegions`.
+    """
+    forecast = predict_distribution(estimator, X)
+    wanted = checked_levels(levels)
+    if isinstance(forecast, GaussianMixture):
+        return marginal_quantiles(forecast, wanted).cpu().numpy()
+    if isinstance(forecast, Distribution):
+        forecast = equally_weighted_draws(forecast, require_whole(n_draws, "n_draws"), seed)
+    if forecast.weights is not None:
+        raise TypeError("quantiles of a weighted ensemble are not defined here; resample its members first")
+    return np.moveaxis(np.quantile(forecast.members.cpu().numpy(), wanted.cpu().numpy(), axis=-2), 0, -2)

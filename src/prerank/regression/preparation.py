@@ -1,0 +1,146 @@
+"""From a user's table to what a fit takes: rows split by seed, standardised by the training part, weights of mean one."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from prerank.datasets import Standardiser
+from prerank.datasets.splitting import keyed_order
+from prerank.datasets.variation import require_variation
+from prerank.io import DataError
+from prerank.regression.dequantising import Dequantiser
+from prerank.regression.feature_range import FeatureRange
+from prerank.training import TrainingSet
+
+Array = NDArray[np.floating]
+
+_LARGEST = 1e100  # its square is a number still
+_SMALLEST = 1e-100
+
+
+class Prepared(NamedTuple):
+    """Standardised rows to train on and to stop by, and the way back."""
+
+    data: TrainingSet
+    x_scaler: Standardiser
+    y_scaler: Standardiser
+    features: FeatureRange
+    dequantiser: Dequantiser
+
+
+def names_of(y: Any) -> list[str] | None:
+    """The names of the targets, where they have some."""
+    if isinstance(y, pd.DataFrame):
+        return [str(name) for name in y.columns]
+    return [str(y.name)] if isinstance(y, pd.Series) and y.name is not None else None
+
+
+def prepare(
+    x: Array,
+    y: Array,
+    weights: Array | None,
+    validation_fraction: float,
+    seed: int,
+    target_names: Sequence[str],
+    device: torch.device | str | None = None,
+    validation_rows: NDArray[np.bool_] | None = None,
+    *,
+    bound_features: bool = False,
+    dequantise: bool = False,
+) -> Prepared:
+    """Split x (N, L) and y (N, D) by seed, standardise both by the training rows, and bring them to the device.
+
+    Rows of weight zero are left out before the split, so they have no influence at all. `validation_rows` (N,) says which
+    rows validate; without it a share of them does. Networks have torch's default dtype; statistics are kept in double
+    precision. With `bound_features` the standardised features are drawn into the range of the training rows, with
+    `dequantise` targets with atoms are spread over their cells.
+    """
+    if weights is not None:
+        kept = weights > 0
+        x, y, weights = x[kept], y[kept], weights[kept]
+        validation_rows = None if validation_rows is None else validation_rows[kept]
+    if validation_rows is None:
+        n_validation = max(1, int(validation_fraction * len(x)))
+        rule = f"validation_fraction={validation_fraction:g}"
+    else:
+        n_validation, rule = int(validation_rows.sum()), "validation_rows"
+    n_train = len(x) - n_validation
+    if n_train < 2 or n_validation < 1:
+        left = "" if weights is None else " of positive weight"
+        raise DataError(
+            f"n_samples={len(x)} rows{left} split into {max(n_train, 0)} to train on and {n_validation} to validate "
+            f"({rule}); at least 2 and 1 are needed. Give more rows."
+        )
+    for values, name in ((x, "X"), (y, "y")):
+        _require_sizes(values, name)
+    order = keyed_order(len(x), seed)
+    if validation_rows is not None:
+        order = np.concatenate([order[~validation_rows[order]], order[validation_rows[order]]])
+    train, validation = order[:n_train], order[n_train:]
+    remedy = "Give more rows, another random_state, or leave it out."
+    require_variation(y[train], target_names, "training rows", remedy)
+    dequantiser = Dequantiser.of(y) if dequantise else Dequantiser((None,) * y.shape[1])
+    if dequantiser.has_atoms:
+        y = dequantiser.dequantised(y, seed)
+    if weights is not None and (weights == weights[0]).all():
+        weights = None
+    own, stopping = (None if weights is None else weights[part] / weights[part].mean() for part in (train, validation))
+    x_scaler, y_scaler = (_standardiser(values[train], own, name) for values, name in ((x, "X"), (y, "y")))
+    standard = x_scaler.apply(x.astype(np.float64))
+    features = FeatureRange.of(standard[train])
+    if bound_features:
+        standard = features.bounded(standard)
+
+    def tensor(values: Array) -> torch.Tensor:
+        return torch.as_tensor(values, dtype=torch.get_default_dtype(), device=device)
+
+    targets = y_scaler.apply(y)
+    data = TrainingSet(
+        tensor(standard[train]),
+        tensor(targets[train]),
+        tensor(standard[validation]),
+        tensor(targets[validation]),
+        None if own is None else tensor(own),
+        None if stopping is None else tensor(stopping),
+    )
+    return Prepared(data, x_scaler, y_scaler, features, dequantiser)
+
+
+def _require_sizes(values: Array, name: str) -> None:
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > _LARGEST:
+        raise DataError(
+            f"{name} has values as large as {largest:.3g}, whose squares are no numbers; rescale it to below 1e100."
+        )
+
+
+def _standardiser(values: Array, weights: Array | None, name: str) -> Standardiser:
+    """Weighted mean and standard deviation of the columns of `values` (n, K).
+
+    A constant column keeps scale 1: divided by a tiny number instead, any other value met later would be enormous.
+    """
+    values = values.astype(np.float64)
+    mean = np.average(values, axis=0, weights=weights)
+    scale = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
+    constant = (values == values[0]).all(axis=0)
+    flat = ~constant & (scale < _SMALLEST)
+    if flat.any():
+        raise DataError(
+            f"column {int(flat.argmax())} of {name} has a standard deviation of {scale[flat.argmax()]:.3g}, too small to "
+            "divide by; rescale it."
+        )
+    return Standardiser(np.where(constant, values[0], mean), np.where(constant, 1.0, scale))
+
+
+def row_mask(values: Any, n_rows: int) -> NDArray[np.bool_]:
+    """`validation_rows` as a mask (N,)."""
+    mask = np.asarray(values)
+    if mask.dtype != bool or mask.shape != (n_rows,):
+        raise ValueError(
+            f"validation_rows has shape {mask.shape} and type {mask.dtype}; it is a mask of True and False, ({n_rows},)"
+        )
+    return mask

@@ -1,0 +1,431 @@
+"""`MixtureRegressor`: a mixture network and its tuning behind scikit-learn's interface."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from prerank._parallel import in_threads, single_threaded
+from prerank._parameters import require_whole
+from prerank._serialization import refusing_forgery
+from prerank.forecasts import GaussianMixture
+from prerank.preranks import PreRank, needs_of
+from prerank.regression.delegation import by_the_calibrated
+from prerank.regression.dequantising import N_DRAWS
+from prerank.regression.fitting import Chosen, Task, train, what_to_know
+from prerank.regression.persistence import read_model, write_model
+from prerank.regression.predictions import require_numbers
+from prerank.regression.preparation import names_of, prepare, row_mask
+from prerank.regression.settings import PAPER, fit_options, require_device, require_strengths
+from prerank.regression.tails import with_tail
+from prerank.regression.units import in_target_units
+from prerank.training import Bar, FitOptions, PreRankPenalty, Silent
+from prerank.training.fleet import forecast_of
+from prerank.training.penalty import listed
+
+_ROWS = 1 << 14  # rows forecast at a time where the result is smaller than the forecasts
+_PARTS = ("logits", "loc", "scale_tril")
+_Y = {"ensure_2d": False, "dtype": (np.float64, np.float32)}
+_X = {"dtype": (np.float64, np.float32)}
+
+
+def _numbered(n_targets: int) -> list[str]:
+    return [f"y{d + 1}" for d in range(n_targets)]
+
+
+def _some_rows(n_rows: int, at_once: int) -> list[slice]:
+    return [slice(start, min(start + at_once, n_rows)) for start in range(0, n_rows, at_once)]
+
+
+def _is_cpu(device: torch.device | str | None) -> bool:
+    return device is None or torch.device(device).type == "cpu"
+
+
+class MixtureRegressor(RegressorMixin, BaseEstimator):
+    r"""A network whose forecast is a Gaussian mixture over all targets, trained by NLL plus a pre-rank penalty.
+
+    Without `preranks` it minimises the negative log-likelihood. With one (`preranks=PCA()`) or several
+    (`preranks=[Marginal(), HDR()]`) it adds `strength` times their calibration error (Algorithm 1). `strength="auto"`
+    trains all `strengths` and 0 at once, as one fleet, and keeps the one that the paper's rule prefers on the validation
+    rows: the smallest PCE among those whose energy score is at most (1 + `tolerance`) times that of strength 0.
+
+    The defaults were chosen on data for likelihood, energy score and time; `MixtureRegressor.paper()` has the paper's
+    settings. Features and targets are standardised inside; forecasts come back in the units of y. `validation_fraction`
+    of the rows decide when to stop and which strength to keep. `sample_weight` enters the score and the empirical CDF of
+    the PITs; rows of weight zero have no influence. Networks have torch's default dtype; forecasts are computed in double
+    precision, so that a row's forecast does not depend on its companions. The same integer `random_state` gives the same
+    model. `device` is where to train and forecast: None is the CPU. Ctrl-C ends the training and keeps the best network
+    so far, with a warning; a second one is a KeyboardInterrupt.
+
+    * `n_components`: None is 5, and with more than 16 targets fewer where there are few rows for each.
+    * `n_restarts`: how often a network that has waited `patience` epochs, or diverged, goes on from its best weights at
+      0.3 times the learning rate. `floor` is the least spread of a component, in standard units.
+    * `anchored`: the network starts at the linear-Gaussian reference and learns what differs from it. With
+      `common_correlations` the correlations of a component do not vary with the features; its scales do.
+    * `bound_features`: standardised features are held within the range of the training rows, and beyond four standard
+      deviations they grow like a logarithm. `outside_range` tells which rows had a feature outside.
+    * `dequantise`: counts, rounded and zero-inflated targets are recognised and spread over the cells of their values.
+      `predict_distribution` then forecasts the spread targets (`dequantised` spreads observations to compare with), while
+      `predict` and `sample` give values of y. Likelihoods are those of cells; `likelihood_` says of which targets.
+    * `fall_back`: where the network's validation NLL is not below that of the linear-Gaussian reference, the reference
+      makes the forecasts, with a warning.
+    * `tail_weight`: weight of one component more, three times as wide as the reference, which bounds what a single
+      surprising row can cost.
+    * `calibrate=True` corrects forecasts by what rows say that they were not fitted on, by ten folds, or as many as it
+      says: `calibrated_` is then a `CalibratedRegressorCV`, which answers in the model's place. It costs the training of
+      four networks, each on seven tenths of the rows, and forecasts that are computed by draws.
+
+    Fitted: `strength_`, `tuning_` (strength, seed, PCE and energy score of every candidate, or None), `seed_`,
+    `n_features_in_`, `feature_names_in_`, `target_names_`, `n_targets_`, `validation_nll_` and `reference_nll_` (standard
+    units), `uses_reference_`, `likelihood_`, `best_epoch_`, `n_epochs_`, `x_scaler_`, `y_scaler_`, `feature_range_`,
+    `dequantiser_`, `reference_`, `architecture_`, `weights_`.
+
+    >>> from prerank import Location
+    >>> from prerank.datasets import Bimodal
+    >>> table = Bimodal().table(200)
+    >>> small = {"n_components": 2, "hidden": (8,), "learning_rate": 0.1, "patience": 2, "random_state": 0}
+    >>> model = MixtureRegressor(preranks=Location(), strength=1.0, **small).fit(table.x, table.y)
+    >>> model.predict(table.x[:5]).shape
+    (5, 2)
+    >>> model.predict_distribution(table.x[:5])
+    GaussianMixture(5 cases, 3 components, 2 targets)
+    >>> model.sample(table.x[:5], n_draws=50).shape
+    (5, 50, 2)
+    >>> model.outside_range([[0.5, 0.5], [9.0, 0.5]])
+    array([False,  True])
+    """
+
+    def __init__(
+        self,
+        preranks: PreRank | Sequence[PreRank] | None = None,
+        strength: float | Literal["auto"] = "auto",
+        *,
+        strengths: Sequence[float] = (0, 0.01, 0.1, 1, 5, 10),
+        tolerance: float = 0.1,
+        n_components: int | None = None,
+        hidden: Sequence[int] = (100, 100),
+        learning_rate: float = 5e-3,
+        batch_size: int = 256,
+        max_epochs: int = 5000,
+        patience: int = 5,
+        n_restarts: int = 2,
+        floor: float = 1e-3,
+        anchored: bool = True,
+        common_correlations: bool = True,
+        bound_features: bool = True,
+        dequantise: bool = True,
+        fall_back: bool = True,
+        tail_weight: float = 1e-3,
+        validation_fraction: float = 0.2,
+        calibrate: bool | int = False,
+        random_state: int | np.random.RandomState | None = None,
+        device: torch.device | str | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.preranks = preranks
+        self.strength = strength
+        self.strengths = strengths
+        self.tolerance = tolerance
+        self.n_components = n_components
+        self.hidden = hidden
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.n_restarts = n_restarts
+        self.floor = floor
+        self.anchored = anchored
+        self.common_correlations = common_correlations
+        self.bound_features = bound_features
+        self.dequantise = dequantise
+        self.fall_back = fall_back
+        self.tail_weight = tail_weight
+        self.validation_fraction = validation_fraction
+        self.calibrate = calibrate
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    @classmethod
+    def paper(
+        cls,
+        preranks: PreRank | Sequence[PreRank] | None = None,
+        strength: float | Literal["auto"] = "auto",
+        **parameters: Any,
+    ) -> Self:
+        """A regressor with the paper's settings, and whatever else it is given.
+
+        >>> MixtureRegressor.paper(patience=3)
+        ... # doctest: +ELLIPSIS
+        MixtureRegressor(anchored=False, ...)
+        """
+        return cls(preranks, strength, **{**PAPER, **parameters})
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, validation_rows: Any = None) -> Self:
+        """Train on features X (N, L) and targets y (N, D) or (N,), weighted by `sample_weight` (N,).
+
+        `validation_rows` (N,), a mask, says which rows decide when to stop, in place of a share chosen at random: the
+        latest of a series, or whole groups.
+        """
+        if self.calibrate:
+            return self._fit_calibrated(X, y, sample_weight, validation_rows)
+        task = self._task(X, y, sample_weight, validation_rows)
+        return self._keep(task, train(task, Bar() if self.verbose else Silent()))
+
+    def _fit_calibrated(self, X: Any, y: Any, sample_weight: Any, validation_rows: Any) -> Self:
+        from prerank.regression.calibrated import CalibratedRegressorCV  # which is built on this class
+
+        if validation_rows is not None:
+            raise ValueError("calibrate finds rows to stop by in its folds; leave validation_rows out")
+        cv = 10 if self.calibrate is True else self.calibrate
+        plain = clone(self).set_params(calibrate=False)
+        self.calibrated_ = CalibratedRegressorCV(plain, cv=cv, random_state=self.random_state)
+        self.calibrated_.fit(X, y, sample_weight)
+        for name in ("n_features_in_", "feature_names_in_", "n_targets_"):
+            if hasattr(self.calibrated_, name):
+                setattr(self, name, getattr(self.calibrated_, name))
+        return self
+
+    def _task(self, X: Any, y: Any, sample_weight: Any, validation_rows: Any) -> Task:
+        """What there is to train: all inputs checked, rows split and standardised."""
+        require_numbers(X, "X")
+        require_numbers(y, "y")
+        names = names_of(y)
+        X, y = validate_data(self, X, y, validate_separately=(_X, _Y))
+        check_consistent_length(X, y)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        targets = y[:, None] if y.ndim == 1 else y
+        options = self._options(*targets.shape)
+        penalty = self._penalty(targets.shape[1])
+        seed = self._seed()
+        prepared = prepare(
+            X,
+            targets,
+            weights,
+            self.validation_fraction,
+            seed,
+            names or _numbered(targets.shape[1]),
+            self.device,
+            None if validation_rows is None else row_mask(validation_rows, len(X)),
+            bound_features=self.bound_features,
+            dequantise=self.dequantise,
+        )
+        auto = penalty is not None and self.strength == "auto"
+        strengths = sorted({0.0, *map(float, self.strengths)}) if auto else [0.0 if penalty is None else self.strength]
+        tolerance = float(self.tolerance) if auto else None
+        return Task(prepared, penalty, options, seed, [float(one) for one in strengths], tolerance, y.ndim == 1, names)
+
+    def _keep(self, task: Task, chosen: Chosen) -> Self:
+        """Become the model that was chosen."""
+        prepared, fleet, place = task.prepared, chosen.fleet, chosen.place
+        self._one_axis, self.target_names_, self.seed_ = task.one_axis, task.names, task.seed
+        self.n_targets_ = prepared.data.y.shape[1]
+        self.x_scaler_, self.y_scaler_ = prepared.x_scaler, prepared.y_scaler
+        self.feature_range_, self.dequantiser_ = prepared.features, prepared.dequantiser
+        self.likelihood_ = prepared.dequantiser.likelihood(task.names or _numbered(self.n_targets_))
+        self.strength_ = float(fleet.runs[place].strength)
+        self.tuning_ = chosen.table
+        self.architecture_ = fleet.architecture
+        self.weights_ = tuple(tensor[place : place + 1].cpu() for tensor in fleet.weights)
+        self.validation_nll_ = chosen.validation_nll
+        self.reference_, self.reference_nll_ = chosen.reference, chosen.reference_nll
+        self.uses_reference_ = bool(self.fall_back and chosen.loses)
+        self.best_epoch_ = int(fleet.best_epoch[place])
+        self.n_epochs_ = fleet.epochs
+        for text in what_to_know(chosen, task.options, self.uses_reference_):
+            warnings.warn(text, ConvergenceWarning, stacklevel=3)
+        return self
+
+    @by_the_calibrated
+    @single_threaded()
+    def predict(self, X: Any) -> np.ndarray | pd.DataFrame | pd.Series:
+        """Mean of the forecast, (N, D), or (N,) if y had one axis; pandas if X is a frame and y had names."""
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        X = self._features(X)
+        mean = np.empty((len(X), self.n_targets_))
+
+        def write(rows: slice, law: GaussianMixture) -> None:
+            mean[rows] = self.dequantiser_.mean(law)
+
+        self._each_forecast(write, X)
+        if index is None or self.target_names_ is None:
+            return mean[:, 0] if self._one_axis else mean
+        if self._one_axis:
+            return pd.Series(mean[:, 0], index, name=self.target_names_[0])
+        return pd.DataFrame(mean, index, self.target_names_)
+
+    @by_the_calibrated
+    @single_threaded()
+    def predict_distribution(self, X: Any) -> GaussianMixture:
+        """The forecast itself, batch shape (N,) and event shape (D,), in the units of y and double precision.
+
+        Targets with atoms are forecast as `dequantised` spreads them.
+        """
+        X = self._features(X)
+        laws = in_threads(lambda rows: self._forecast(X[rows]), _some_rows(len(X), _ROWS), spread=_is_cpu(self.device))
+        if len(laws) == 1:
+            return laws[0]
+        logits, loc, tril = (torch.cat([getattr(law, part) for law in laws]) for part in _PARTS)
+        return GaussianMixture(logits, loc, tril)
+
+    @by_the_calibrated
+    @single_threaded()
+    def sample(self, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
+        """Equally weighted draws (N, M, D) of the forecast; a row's depend on its forecast, its position and the seed.
+
+        Targets with atoms have values of theirs: counts are whole.
+        """
+        X = self._features(X)
+        require_whole(seed, "seed", at_least=None)
+        if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
+            raise ValueError(f"n_draws={n_draws!r}: how many members to draw per row, a whole number of at least 1")
+        members = np.empty((len(X), int(n_draws), self.n_targets_))
+
+        def write(rows: slice, law: GaussianMixture) -> None:
+            ids = torch.arange(rows.start, rows.stop)
+            drawn = law.ensemble(int(n_draws), seed, case_ids=ids).members.cpu().numpy()
+            members[rows] = self.dequantiser_.snapped(drawn)
+
+        self._each_forecast(write, X)
+        return members
+
+    def outside_range(self, X: Any) -> np.ndarray:
+        """Which rows of X have a feature outside the range of the training rows, (N,): their forecasts extrapolate."""
+        X = self._features(X)
+        if self.feature_range_ is None:
+            raise ValueError("the model was saved by a release that kept no range of features; fit it anew")
+        return self.feature_range_.outside(self._standardised(X))
+
+    @by_the_calibrated
+    @single_threaded()
+    def dequantised(self, y: Any, seed: int = 0) -> np.ndarray:
+        """y (N, D) or (N,) with atoms spread over the middle of their cells, as `predict_distribution` forecasts them.
+
+        What is spread depends on the seed and the row's position. Continuous targets stay as they are.
+        """
+        check_is_fitted(self)
+        targets = self._targets(np.asarray(y, dtype=np.float64))
+        spread = self.dequantiser_.dequantised(targets, seed)
+        return spread[:, 0] if np.ndim(y) == 1 else spread
+
+    @by_the_calibrated
+    @single_threaded()
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors.
+
+        For targets with atoms it is that of their cells (`likelihood_`), a probability where all targets have them.
+        """
+        check_is_fitted(self)
+        X, y = validate_data(self, X, y, reset=False, validate_separately=(_X, _Y))
+        check_consistent_length(X, y)
+        targets = self._targets(np.array(y, dtype=np.float64))
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        likelihood = np.empty(len(X))
+
+        def write(rows: slice, law: GaussianMixture) -> None:
+            likelihood[rows] = self.dequantiser_.log_likelihood(targets[rows], law, rows.start).cpu().numpy()
+
+        self._each_forecast(write, X, N_DRAWS if self.dequantiser_.has_atoms else 1)
+        return float(np.average(likelihood, weights=weights))
+
+    def save(self, path: Path | str) -> None:
+        """Write the fitted model to one file (safetensors with JSON in its header), atomically.
+
+        A `RandomState` is saved as the seed that was drawn from it. A pre-rank of your own cannot be saved: it is code.
+        """
+        check_is_fitted(self)
+        if self.calibrate:
+            raise ValueError("a calibrated model is saved by calibrated_.save, and read by CalibratedRegressorCV.load")
+        parameters = self.get_params(deep=False)
+        if isinstance(self.random_state, np.random.RandomState):
+            parameters["random_state"] = self.seed_
+        write_model(path, parameters, vars(self))
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """The model that `save` wrote; its forecasts are the same to the last bit.
+
+        A model that was trained on another machine's device: `load(path).set_params(device=None)`.
+        """
+        parameters, fitted = read_model(path)
+        with refusing_forgery(path, "MixtureRegressor"):
+            model = cls(**parameters)
+        for name, value in fitted.items():
+            setattr(model, name, value)
+        return model
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _options(self, n_rows: int, n_targets: int) -> FitOptions:
+        settings = self.get_params(deep=False)
+        require_strengths(settings)
+        require_device(self.device)
+        return fit_options(settings, n_rows, n_targets)
+
+    def _penalty(self, n_targets: int) -> PreRankPenalty | None:
+        """The penalty, refused before any training if it makes no sense for this many targets."""
+        if self.preranks is None:
+            return None
+        preranks = listed(self.preranks)
+        for item in preranks:
+            needs_of(item, n_targets)
+        return PreRankPenalty(preranks)
+
+    def _seed(self) -> int:
+        source = check_random_state(self.random_state)
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(source.randint(np.iinfo(np.int32).max))
+
+    def _features(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, **_X)
+
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        """y (N, D), refused if D is another than the model was fitted to."""
+        targets = y[:, None] if y.ndim == 1 else y
+        if targets.shape[1] != self.n_targets_:
+            raise ValueError(f"y has {targets.shape[1]} targets, but the model was fitted to {self.n_targets_}")
+        return targets
+
+    def _standardised(self, X: np.ndarray) -> np.ndarray:
+        return self.x_scaler_.apply(X.astype(np.float64))
+
+    def _each_forecast(self, write: Callable[[slice, GaussianMixture], None], X: np.ndarray, points: int = 1) -> None:
+        """`write(rows, forecast)` of some rows at a time, fewer where many points of each are needed.
+
+        Memory stays near the result's.
+        """
+        some = _some_rows(len(X), max(1, _ROWS // max(1, points, self.n_targets_**2 // 64)))
+        in_threads(lambda rows: write(rows, self._forecast(X[rows])), some, spread=_is_cpu(self.device))
+
+    def _forecast(self, X: np.ndarray) -> GaussianMixture:
+        standard = self._standardised(X)
+        if self.bound_features:
+            standard = self.feature_range_.bounded(standard)
+        x = torch.from_numpy(standard).to(self.device)
+        with torch.no_grad():
+            if self.uses_reference_:
+                law = self.reference_.forecast(x)
+            else:
+                laws = forecast_of([tensor.to(x) for tensor in self.weights_], x, self.architecture_)
+                law = GaussianMixture(laws.logits[0], laws.loc[0], laws.scale_tril[0])
+            if self.tail_weight > 0:
+                law = with_tail(law, self.reference_.forecast(x), self.tail_weight)
+            return in_target_units(law, self.y_scaler_)
