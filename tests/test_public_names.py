@@ -15,7 +15,8 @@ from prerank.studies.published import PublishedPenalty, published_pce
 from prerank.training import EnergyScore, NegativeLogLikelihood, evaluate
 
 PACKAGES = (
-    *("calibration", "data", "diagnosis", "estimator", "forecast", "models", "recalibration", "scores", "training"),
+    *("calibration", "datasets", "diagnosis", "forecasts", "io", "models", "preranks"),
+    *("recalibration", "regression", "scores", "training"),
     "studies.published",
 )
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "index.md"

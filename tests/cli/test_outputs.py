@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     (tmp_path / "again.html").symlink_to(tmp_path / "there.svg")
     (tmp_path / "store.zarr").mkdir()
     monkeypatch.chdir(tmp_path)
-    for reader in ("data.forecasts.read_npz", "data.forecasts.read_variables"):
+    for reader in ("io.read.read_npz", "io.read.read_variables"):
         monkeypatch.setattr(f"prerank.{reader}", lambda *_, **__: pytest.fail("work was done"))
     return tmp_path
 

@@ -246,7 +246,7 @@ def test_the_template_is_part_of_the_package():
     said = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     source = Path(prerank.__file__).parents[1]
     patterns = [f"{package.replace('.', '/')}/{pattern}" for package, found in said.items() for pattern in found]
-    parts = [path.relative_to(source) for path in (source / "prerank" / "reporting" / "report").iterdir()]
+    parts = [path.relative_to(source) for path in (source / "prerank" / "plotting" / "report").iterdir()]
     assert {part.name for part in parts} == {"page.html", "page.css", "page.js"}
     assert all(any(fnmatch(str(part), pattern) for pattern in patterns) for part in parts)
 

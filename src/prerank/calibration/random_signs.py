@@ -316,7 +316,8 @@ class SignTest(NamedTuple):
         def pce_of(curves: Tensor) -> Tensor:
             return curves.abs().pow(power).mean(-1)
 
-        data = torch.empty_like(standardise)
+        # levels last in memory, so that sums over them do not depend on how many projections there are
+        data = standardise.new_empty(standardise.shape)
         for part in self.sums:
             curves = part.sums.sum(1, keepdim=True)
             data[:, part.columns] = UnitSums(part.columns, curves, part.curves).at_levels()[:, 0].double() / self.total
