@@ -2,7 +2,7 @@
 
     python benchmarks/mutants.py --sample 400 --seed 0         # a stratified random sample of the whole core
     python benchmarks/mutants.py --changed HEAD~3              # every mutant of the files changed since a revision
-    python benchmarks/mutants.py --only scores forecast        # some packages or modules; also with the two above
+    python benchmarks/mutants.py --only scores forecasts       # some packages or modules; also with the two above
     python benchmarks/mutants.py --again build/mutants/abc/results.jsonl     # the survivors of an earlier run
 
 Needs the extra `mutants`. The faults are those of cosmic-ray (operators, comparisons, numbers, booleans, loops, handlers,
@@ -57,21 +57,27 @@ from cosmic_ray.operators.operator import Example, Operator
 ROOT = Path(__file__).parents[1]
 CORE = (
     "calibration",
-    "forecast",
+    "preranks",
+    "forecasts",
+    "inputs",
     "recalibration",
     "scores",
     "training/penalty.py",
     "training/tuning.py",
     "datasets/splitting.py",
     "datasets/cleaning.py",
+    "_parallel",
 )
 TESTS = {
     "calibration": ("tests/calibration", "tests/diagnosis", "tests/test_bad_inputs.py"),
-    "forecast": ("tests/forecast", "tests/diagnosis", "tests/test_bad_inputs.py"),
+    "preranks": ("tests/calibration", "tests/diagnosis", "tests/test_bad_inputs.py"),
+    "forecasts": ("tests/forecasts", "tests/diagnosis", "tests/test_bad_inputs.py"),
+    "inputs": ("tests/forecasts", "tests/diagnosis", "tests/test_bad_inputs.py"),
     "recalibration": ("tests/recalibration",),
     "scores": ("tests/scores", "tests/test_bad_inputs.py"),
     "training": ("tests/training", "tests/test_bad_inputs.py"),
-    "data": ("tests/data", "tests/test_bad_inputs.py"),
+    "datasets": ("tests/data", "tests/test_bad_inputs.py"),
+    "_parallel": ("tests/test_parallel.py",),
 }
 COPIED = ("src", "tests", "benchmarks", "docs", "README.md", "pyproject.toml")
 # Seconds of tests that a mutant meets, and those that a survivor meets after them: leaving out the slowest can only make the
