@@ -37,14 +37,15 @@ if TYPE_CHECKING:
         Scale,
         paper_preranks,
     )
-    from prerank.recalibration import Recalibrator
-    from prerank.regression import MixtureRegressor
+    from prerank.recalibration import HighestDensityRegions, Recalibrator
+    from prerank.regression import CalibratedRegressorCV, MixtureRegressor
     from prerank.scores import crps, energy_score, nll, variogram_score
     from prerank.training import PreRankPenalty
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CalibratedRegressorCV": "regression",
     "Check": "diagnosis",
     "Contrast": "preranks",
     "Copula": "preranks",
@@ -53,6 +54,7 @@ _HOMES = {
     "Ensemble": "forecasts",
     "GaussianMixture": "forecasts",
     "HDR": "preranks",
+    "HighestDensityRegions": "recalibration",
     "Location": "preranks",
     "Marginal": "preranks",
     "MixtureRegressor": "regression",

@@ -1,10 +1,13 @@
 """Prediction regions cover as promised for any forecast, and their volumes are right."""
 
 import math
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+import xarray as xr
 from scipy.stats import betabinom, chi2
 from torch.distributions import Independent, LogNormal, Normal
 
@@ -235,3 +238,61 @@ class WithoutDensity(torch.distributions.Distribution):
 
     def sample(self, sample_shape=()):
         return torch.zeros(*sample_shape, *self.batch_shape, 2)
+
+
+def on_a_grid(ax):
+    """Contours of an axes: vertices of the edge."""
+    return np.concatenate([path.vertices for path in ax.collections[-1].get_paths()])
+
+
+def test_the_drawn_edge_of_two_targets_is_the_edge_of_the_region():
+    truth, y = cases(2, 200, seed=1)
+    region = HighestDensityRegions(n_draws=300).fit(truth, y).region(truth, 0.8)
+    ax = region.plot(case=7, y=y[7])
+    edge = torch.as_tensor(on_a_grid(ax))
+    law = GaussianMixture(truth.logits[[7]], truth.loc[[7]], truth.scale_tril[[7]])
+    beyond = law.log_prob(edge[:, None]).flatten() - region.threshold[7]
+    assert len(edge) > 50
+    assert beyond.abs().max() < 0.1  # the grid's resolution
+    inside, outside = (torch.as_tensor(np.asarray(ax.collections[k].get_offsets())) for k in (1, 0))
+    assert (law.log_prob(inside[:, None]) >= region.threshold[7]).all()
+    assert (law.log_prob(outside[:, None]) < region.threshold[7]).all()
+    assert ax.get_title(loc="left") == "case 7, level 0.8"
+
+
+@pytest.mark.parametrize("n_targets", [1, 3])
+def test_regions_of_one_target_and_of_many_are_drawn(n_targets):
+    truth, y = cases(n_targets, 60, seed=1)
+    region = HighestDensityRegions(n_draws=100).fit(truth, y).region(truth, 0.8)
+    ax = region.plot(case=-1, targets=(2, 0), y=y[-1])
+    assert ax.get_xlabel() == ("y1" if n_targets == 1 else "y3")
+    assert [text.get_text() for text in (ax.get_legend() or ax.figure.legends[0]).get_texts()][-1] == "observation"
+
+
+def test_a_region_is_drawn_with_the_names_of_its_frame():
+    frame = pd.DataFrame(np.zeros((40, 2)), columns=["wind", "sun"], index=[f"day {i}" for i in range(40)])
+    rng = np.random.default_rng(0)
+    members = xr.DataArray(
+        rng.normal(size=(40, 9, 2)),
+        dims=("case", "member", "target"),
+        coords={"case": frame.index, "target": frame.columns},
+    )
+    ax = HighestDensityRegions(n_draws=100).fit(members, frame).region(members, 0.8).plot(case=3)
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title(loc="left")) == ("wind", "sun", "case 'day 3', level 0.8")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"case": 60}, "case=60: there are 60 cases"),
+        ({"targets": (0, 0)}, "two different positions from 0 to 1"),
+        ({"targets": 1}, "two different positions from 0 to 1"),
+        ({"y": [1.0]}, "y has 1 values; the observation of one case is 2 numbers"),
+        ({"n_draws": 0}, "n_draws=0"),
+    ],
+)
+def test_what_cannot_be_drawn_of_a_region_is_refused(asked, said):
+    truth, y = cases(2, 60, seed=1)
+    region = HighestDensityRegions(n_draws=100).fit(truth, y).region(truth, 0.8)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        region.plot(**asked)

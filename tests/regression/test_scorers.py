@@ -148,3 +148,19 @@ def test_one_target_on_one_axis_is_scored(table: Table, small: Small) -> None:
     model = small().fit(x, y)
     for scorer in (LogLikelihood(), NegativeEnergyScore(), NegativePCE()):
         assert np.isfinite(scorer(model, x, y))
+
+
+def test_quantiles_are_asked_of_the_estimator_itself(table: Table, small: Small) -> None:
+    fitted = small().fit(*table)
+    levels = [0.1, 0.9]
+    assert np.array_equal(fitted.predict_quantiles(table[0][:5], levels), predict_quantiles(fitted, table[0][:5], levels))
+
+
+def test_quantiles_of_counts_are_counts(small: Small) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 1))
+    y = np.column_stack([rng.poisson(np.exp(0.3 * x[:, 0])), rng.normal(size=200)]).astype(float)
+    found = small().fit(x, y).predict_quantiles(x[:20], [0.1, 0.5, 0.9])
+    assert np.array_equal(found[..., 0], found[..., 0].round())
+    assert (np.diff(found, axis=1) >= 0).all()
+    assert not np.array_equal(found[..., 1], found[..., 1].round())

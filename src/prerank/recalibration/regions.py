@@ -12,7 +12,7 @@ Learning Research 23.
 import hashlib
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from scipy.stats import beta, betabinom
@@ -22,10 +22,10 @@ from torch.distributions import Distribution
 from prerank._parallel import single_threaded
 from prerank._parameters import require_real, require_whole
 from prerank._wording import shape_in_words
-from prerank.arrays import as_observations
+from prerank.arrays import as_observations, as_tensor
 from prerank.arrays.conversion import accepts_arrays
-from prerank.arrays.labels import Labels, labels_of, positions
-from prerank.forecasts import Ensemble, GaussianMixture, can_be_cut, case_by_case, equally_weighted_draws
+from prerank.arrays.labels import Labels, label_text, labels_of, positions
+from prerank.forecasts import Ensemble, GaussianMixture, can_be_cut, case_by_case, equally_weighted_draws, select_cases
 from prerank.inputs.checks import require_fitting, require_observations
 from prerank.recalibration.batching import over_drawn
 from prerank.recalibration.densities import (
@@ -40,6 +40,9 @@ from prerank.recalibration.densities import (
     require_targets,
 )
 from prerank.recalibration.tilted import Tilted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _MOST_CASES = 10_000_000  # beyond it a share is that of endless cases to all digits that matter
 
@@ -259,6 +262,111 @@ class PredictionRegion:
 
         values, errors = zip(*over_drawn(of, self.forecast, n_draws), strict=True)
         return Volume(torch.cat(values), torch.cat(errors))
+
+    @single_threaded()
+    @torch.no_grad()
+    def plot(
+        self,
+        case: int = 0,
+        y: Any = None,
+        targets: tuple[int, int] = (0, 1),
+        n_draws: int = 500,
+        seed: int = 0,
+        ax: "Axes | None" = None,
+    ) -> "Axes":
+        """Draw the region of one case.
+
+        A region of one target is shaded below its density. Of two targets the edge is drawn among draws of the forecast. Of
+        more targets two are chosen, and draws inside and outside the joint region are told apart by colour: inside and
+        outside overlap then, since a region of many targets has no edge in two of them.
+
+        Parameters
+        ----------
+        case : int, default 0
+            Which case, by its position.
+        y : array_like, shape (n_targets,), optional
+            Its observation, to be drawn too.
+        targets : tuple of int, default (0, 1)
+            The two targets to draw, by position.
+        n_draws : int, default 500
+            Draws of the forecast to show.
+        seed : int, default 0
+            Of the draws.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; an axes of a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes; `axes.figure.savefig("region.png")` writes its figure.
+        """
+        from prerank.plotting.regions import interval_panel, region_panel
+
+        law, threshold = self._of_case(case)
+        n_targets = law.event_shape[-1]
+        names = self._target_names(n_targets)
+        observed = None if y is None else _observation(y, n_targets)
+        n_draws = require_whole(n_draws, "n_draws", at_least=2, at_most=MOST_DRAWS)
+        drawn = equally_weighted_draws(law, n_draws, require_whole(seed, "seed", at_least=None), "region's picture")
+        points = drawn.members.double()
+        title = f"case {case if self.labels.cases is None else label_text(self.labels.cases[case])}, level {self.level:g}"
+        if n_targets == 1:
+            x = _axis(points[0, :, 0], observed)
+            density = log_density(law, x[None, :, None])[0].double()
+            seen = None if observed is None else float(observed[0])
+            return interval_panel(
+                *(part.cpu().numpy() for part in (x, density - threshold, density.exp())), names[0], seen, ax, title
+            )
+        i, j = _two_of(targets, n_targets)
+        inside = log_density(law, points)[0] >= threshold
+        grid = None
+        if n_targets == 2:
+            x, z = (_axis(points[0, :, k], None if observed is None else observed[k : k + 1]) for k in (i, j))
+            plane = torch.empty(1, len(z), len(x), 2, dtype=points.dtype, device=points.device)
+            plane[..., i], plane[..., j] = x, z[:, None]
+            found = (log_density(law, plane.flatten(1, 2)).double() - threshold).unflatten(1, plane.shape[1:3])[0]
+            grid = (x.cpu().numpy(), z.cpu().numpy(), found.clamp_min(-1e6).cpu().numpy())
+        seen = None if observed is None else observed[[i, j]].cpu().numpy()
+        return region_panel(
+            points[0][:, [i, j]].cpu().numpy(), inside.cpu().numpy(), (names[i], names[j]), seen, grid, ax, title
+        )
+
+    def _of_case(self, case: int) -> tuple[Distribution, Tensor]:
+        """The forecast of one case, with batch shape (1,), and its threshold."""
+        n_cases = len(self.threshold)
+        place = require_whole(case, "case", at_least=None)
+        if not -n_cases <= place < n_cases:
+            raise ValueError(f"case={case}: there are {n_cases} cases, numbered from 0 to {n_cases - 1}")
+        place %= n_cases
+        return select_cases(self.forecast, slice(place, place + 1)), self.threshold[place].double()
+
+    def _target_names(self, n_targets: int) -> list[str]:
+        labels = self.labels.targets
+        return [f"y{d + 1}" for d in range(n_targets)] if labels is None else [str(label) for label in labels]
+
+
+def _observation(y: Any, n_targets: int) -> Tensor:
+    """The observation (D,) of a single case."""
+    observed = as_tensor(y, "y").double().flatten()
+    if observed.shape != (n_targets,):
+        raise ValueError(f"y has {observed.numel()} values; the observation of one case is {n_targets} numbers")
+    require_observations(observed[None])
+    return observed
+
+
+def _two_of(targets: Any, n_targets: int) -> tuple[int, int]:
+    """Positions of two different targets."""
+    chosen = tuple(targets) if isinstance(targets, tuple | list) else ()
+    if len(chosen) != 2 or len(set(chosen)) != 2 or not all(d in range(n_targets) for d in chosen):
+        raise ValueError(f"targets={targets!r}: two different positions from 0 to {n_targets - 1}, such as (0, 1)")
+    return int(chosen[0]), int(chosen[1])
+
+
+def _axis(values: Tensor, observed: Tensor | None, n_points: int = 201) -> Tensor:
+    """Values along a target that reach a little beyond draws and observation."""
+    low, high = values.aminmax() if observed is None else torch.cat([values, observed.to(values)]).aminmax()
+    room = 0.15 * (high - low) + 1e-9
+    return torch.linspace(float(low - room), float(high + room), n_points, dtype=values.dtype, device=values.device)
 
 
 def _reaching(forecast: Distribution, threshold: Tensor, n_draws: int, seed: int) -> GaussianMixture:

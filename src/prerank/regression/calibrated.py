@@ -30,6 +30,7 @@ from prerank.regression.predictions import (
     inmost,
     observed_for,
     predict_distribution,
+    predict_quantiles,
     require_table,
     require_targets,
 )
@@ -172,6 +173,28 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if isinstance(forecast, Ensemble):
             raise TypeError("an ensemble that is not dressed has no draws but its members; see predict_distribution")
         return drawn_values(self, forecast, n_draws, seed, torch.arange(forecast.batch_shape[-1]))
+
+    def predict_quantiles(
+        self, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95), n_draws: int = 1000, seed: int = 0
+    ) -> np.ndarray:
+        """Quantiles of single targets, as `prerank.regression.predict_quantiles` gives them.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        levels : sequence of float, default (0.05, 0.5, 0.95)
+            Probabilities between 0 and 1.
+        n_draws : int, default 1000
+            Draws to take quantiles of, where the forecast is not a `GaussianMixture`.
+        seed : int, default 0
+            Of these draws.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_levels, n_targets)
+        """
+        return predict_quantiles(self, X, levels, n_draws, seed)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors.

@@ -156,16 +156,37 @@ def sample(estimator: Any, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndar
 def predict_quantiles(
     estimator: Any, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95), n_draws: int = 1000, seed: int = 0
 ) -> np.ndarray:
-    """Quantiles (N, J, D) of single targets at J levels: exact for a `GaussianMixture`, of `n_draws` draws otherwise.
+    """Quantiles of single targets.
 
-    They say nothing about targets together; for that there are `sample` and `prerank.recalibration.HighestDensityRegions`.
+    They say nothing about targets together; for that there are `sample` and `prerank.HighestDensityRegions`.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        One with `predict_distribution`, or a pipeline or search around one.
+    X : array_like, shape (n_rows, n_features)
+        Features.
+    levels : sequence of float, default (0.05, 0.5, 0.95)
+        Probabilities between 0 and 1.
+    n_draws : int, default 1000
+        Draws to take quantiles of, where the forecast is not a `GaussianMixture`.
+    seed : int, default 0
+        Of these draws.
+
+    Returns
+    -------
+    ndarray, shape (n_rows, n_levels, n_targets)
+        Exact for a `GaussianMixture`. Quantiles of discrete targets are values of theirs: those of counts are whole.
     """
     forecast = predict_distribution(estimator, X)
     wanted = checked_levels(levels)
+    cells = None if isinstance(forecast, Ensemble) else cells_of(estimator)
     if isinstance(forecast, GaussianMixture):
-        return marginal_quantiles(forecast, wanted).cpu().numpy()
-    if isinstance(forecast, Distribution):
-        forecast = equally_weighted_draws(forecast, require_whole(n_draws, "n_draws"), seed)
-    if forecast.weights is not None:
-        raise TypeError("quantiles of a weighted ensemble are not defined here; resample its members first")
-    return np.moveaxis(np.quantile(forecast.members.cpu().numpy(), wanted.cpu().numpy(), axis=-2), 0, -2)
+        found = marginal_quantiles(forecast, wanted).cpu().numpy()
+    else:
+        if isinstance(forecast, Distribution):
+            forecast = equally_weighted_draws(forecast, require_whole(n_draws, "n_draws"), seed)
+        if forecast.weights is not None:
+            raise TypeError("quantiles of a weighted ensemble are not defined here; resample its members first")
+        found = np.moveaxis(np.quantile(forecast.members.cpu().numpy(), wanted.cpu().numpy(), axis=-2), 0, -2)
+    return found if cells is None else cells.snapped(found)

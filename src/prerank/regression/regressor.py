@@ -23,7 +23,7 @@ from prerank.regression.delegation import by_the_calibrated
 from prerank.regression.dequantising import N_DRAWS
 from prerank.regression.fitting import Chosen, Task, train, what_to_know
 from prerank.regression.persistence import read_model, write_model
-from prerank.regression.predictions import require_numbers
+from prerank.regression.predictions import predict_quantiles, require_numbers
 from prerank.regression.preparation import names_of, prepare, row_mask
 from prerank.regression.settings import PAPER, fit_options, require_device, require_strengths
 from prerank.regression.tails import with_tail
@@ -299,6 +299,28 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
 
         self._each_forecast(write, X)
         return members
+
+    def predict_quantiles(
+        self, X: Any, levels: Sequence[float] = (0.05, 0.5, 0.95), n_draws: int = 1000, seed: int = 0
+    ) -> np.ndarray:
+        """Quantiles of single targets, as `prerank.regression.predict_quantiles` gives them.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        levels : sequence of float, default (0.05, 0.5, 0.95)
+            Probabilities between 0 and 1.
+        n_draws : int, default 1000
+            Draws to take quantiles of, where the forecast is not a `GaussianMixture`.
+        seed : int, default 0
+            Of these draws.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_levels, n_targets)
+        """
+        return predict_quantiles(self, X, levels, n_draws, seed)
 
     def outside_range(self, X: Any) -> np.ndarray:
         """Which rows of X have a feature outside the range of the training rows, (N,): their forecasts extrapolate."""
