@@ -137,9 +137,6 @@ OTHERWISE = {
     "pip install '.[connectors]'": How(None, "installs, and needs the network"),
     "dask worker --nthreads 1": How(None, "needs a scheduler"),
     "python benchmarks/simulations.py": How(None, "takes minutes"),
-    "python benchmarks/bare_ensembles.py": How(None, "takes many minutes"),
-    "python benchmarks/crossfit.py": How(None, "takes many minutes without a GPU"),
-    "python benchmarks/estimators.py": How(None, "takes many minutes"),
     "python docs/_build/architecture.py": How(None, "writes into the documentation; see test_architecture.py"),
 }
 

@@ -14,7 +14,8 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + list((ROOT / "docs").rglob("*.md"))
+    [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md")]
+    + list((ROOT / "docs").rglob("*.md"))
 )
 FENCE = re.compile(r"^```([^\s`]*)[^\n`]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -128,6 +129,18 @@ def test_the_paper_to_code_table_names_objects_and_tests_that_exist():
         assert resolves(f"prerank.{name}"), f"prerank.{name} does not exist"
     for test in tests:
         assert (ROOT / "tests" / test).exists(), f"tests/{test} does not exist"
+
+
+def test_the_table_of_where_things_go_names_files_that_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.partition("## Where do I put it?")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 15
+    for _, *columns in rows:
+        for folder, cell in zip(("src/prerank", "tests", "."), columns, strict=True):
+            for name in re.findall(r"`([^`]+)`", cell):
+                path = ROOT / name if name in ("benchmarks", "results") else ROOT / folder / name
+                assert path.exists(), f"{path} is not there"
 
 
 def resolves(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers on bare ensembles in the recalibration guide are those of the committed record."""
+"""Numbers on bare ensembles on the page of recalibration benchmarks are those of the committed record."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = re.sub(r"\s+", " ", (ROOT / "docs" / "guide" / "recalibration.md").read_text(encoding="utf-8"))
+PAGE = re.sub(r"\s+", " ", (ROOT / "docs" / "benchmarks" / "recalibration.md").read_text(encoding="utf-8"))
 RECORD = pd.read_csv(ROOT / "results" / "recalibration" / "ensembles.csv")
 PRERANKS = ("marginal", "location", "scale", "dependency", "PCA", "HDR", "copula")
 SHOWN = ("raw", "affine", "ECC", "dressing, M draws", "dressing", "dressing + tilt")

@@ -1,4 +1,4 @@
-"""Numbers on the page of measurements are those of the committed records."""
+"""Numbers on the pages of benchmarks are those of the committed records."""
 
 import csv
 import json
@@ -10,7 +10,15 @@ import pytest
 from scipy import stats
 
 ROOT = Path(__file__).parents[2]
-PAGE = re.sub(r"\s+", " ", (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"))
+PAGES = ROOT / "docs" / "benchmarks"
+
+
+def read(file):
+    return re.sub(r"\s+", " ", file.read_text(encoding="utf-8"))
+
+
+TESTS, SPEED = (read(PAGES / f"{name}.md") for name in ("tests", "speed"))
+SIGNS, THREADS = (read(ROOT / "docs" / "decisions" / name) for name in ("32-random-signs.md", "31-threads.md"))
 
 
 def records(name):
@@ -28,22 +36,22 @@ def test_sizes_are_those_of_the_record():
     rejected = [float(row["rejected"]) for row in cells]
     bound = stats.binom.ppf(1 - 0.05 / len(cells), repetitions, 0.05) / repetitions
     assert max(rejected) <= bound
-    assert f"The highest of {len(cells)} cells is {percent(max(rejected))} at the 5 % level" in PAGE
-    assert f"the binomial bound at 0.05 / {len(cells)} is {percent(bound)}" in PAGE
+    assert f"The highest of {len(cells)} cells is {percent(max(rejected))} at the 5 % level" in TESTS
+    assert f"the binomial bound at 0.05 / {len(cells)} is {percent(bound)}" in TESTS
     full = [
         float(row["rejected"]) for row in cells if row["targets"] == "continuous" and float(row["attainable"]) > 0.049
     ]
     mean = sum(full) / len(full)
     assert 0.047 <= mean <= 0.053
-    assert f"The mean over the {len(full)} cells with continuous targets" in PAGE
-    assert f"attainable size is 5 % is {100 * mean:.2f} %" in PAGE
+    assert f"The mean over the {len(full)} cells with continuous targets" in TESTS
+    assert f"attainable size is 5 % is {100 * mean:.2f} %" in TESTS
 
 
 def test_powers_are_those_of_the_record():
     cells = records("size/derandomised.csv")
     for row in cells:
         assert float(row["interval"]) >= float(row["randomised"]) - 3.5 * float(row["standard error"]) - 1e-9
-    assert f"less powerful beyond noise in {len(cells)} cells" in PAGE
+    assert f"less powerful beyond noise in {len(cells)} cells" in TESTS
     flip = next(row for row in cells if row["scenario"] == "PC flip" and row["pre-rank"] == "copula")
     tied = next(row for row in cells if row["scenario"] == "correlation 0.8 as 0.2, M = 25, D = 12")
     said = [
@@ -52,7 +60,7 @@ def test_powers_are_those_of_the_record():
     ]
     said.append(f"in {100 * float(tied['interval']):.0f} % instead of {100 * float(tied['randomised']):.0f} %")
     for words in said:
-        assert words in PAGE
+        assert words in TESTS
 
 
 def test_what_is_said_of_large_forecasts_is_what_was_recorded():
@@ -62,56 +70,57 @@ def test_what_is_said_of_large_forecasts_is_what_was_recorded():
     )
     (run,) = whole["runs"]
     assert run["peak_megabytes"] < 2000 < run["data_megabytes"]
-    assert f"{run['cases']:,} cases of {run['members']} members and {run['targets']} targets" in PAGE
-    assert f"test with {run['replicates']} replicates" in PAGE
-    assert f"is {run['peak_megabytes'] / 1000:.2f} GB; it takes {run['cpu_seconds']:.0f} s of processor time" in PAGE
-    assert f"{run['cases_per_cpu_second']:,} cases a second" in PAGE
+    assert f"{run['cases']:,} cases of {run['members']} members and {run['targets']} targets" in SPEED
+    assert f"test with {run['replicates']} replicates" in SPEED
+    assert f"is {run['peak_megabytes'] / 1000:.2f} GB; it takes {run['cpu_seconds']:.0f} s of processor time" in SPEED
+    assert f"{run['cases_per_cpu_second']:,} cases a second" in SPEED
     memory, cluster = tenth["chunks_and_memory"], tenth["chunks_and_cluster"]
     assert memory["p_values"] == cluster["p_values"] == cluster["other_numbers"] == 0
     assert memory["other_numbers"] <= 1e-12
-    assert f"the peak is {tenth['runs'][1]['peak_megabytes'] / 1000:.1f} GB" in PAGE
-    assert f"differ by {memory['other_numbers']:.1e} at most" in PAGE
+    assert f"the peak is {tenth['runs'][1]['peak_megabytes'] / 1000:.1f} GB" in SPEED
+    assert f"differ by {memory['other_numbers']:.1e} at most" in SPEED
     *preranks, everything, ours, theirs = rates["throughput"]
     for row in preranks:
         cells = (row["what"], f"{row['ranked_per_cpu_second']:,}", f"{row['checked_per_cpu_second']:,}")
-        assert f"| {' | '.join(cells)} |" in PAGE
-    assert f"| all of these | | {everything['checked_per_cpu_second']:,} |" in PAGE
-    assert f"{ours['ranked_per_cpu_second']:,} cases a second and {theirs['ranked_per_cpu_second']:,}" in PAGE
+        assert f"| {' | '.join(cells)} |" in SPEED
+    assert f"| all of these | | {everything['checked_per_cpu_second']:,} |" in SPEED
+    assert f"{ours['ranked_per_cpu_second']:,} cases a second and {theirs['ranked_per_cpu_second']:,}" in SPEED
 
 
 def test_coverage_with_blocks_is_that_of_the_record():
     cells = records("blocks/blocks.csv")
     lowest = min(float(row["coverage"]) for row in cells)
     assert lowest >= stats.binom.ppf(0.05 / len(cells), 1000, 0.95) / 1000
-    assert f"at least {percent(lowest)} of 1,000 repetitions in all {len(cells)} cells" in PAGE
+    assert f"at least {percent(lowest)} of 1,000 repetitions in all {len(cells)} cells" in TESTS
     naive = min(float(row["coverage without blocks"]) for row in cells)
-    assert f"in as few as {100 * naive:.0f} %" in PAGE
+    assert f"in as few as {100 * naive:.0f} %" in TESTS
     rejected = [float(row["rejected"]) for row in cells if row["error"] == "none"]
-    assert f"in {percent(min(rejected))} to {percent(max(rejected))}" in PAGE
+    assert f"rejected in {percent(min(rejected))} to {percent(max(rejected))}" in SIGNS
 
 
 @pytest.mark.parametrize("name", ["size/size.md", "size/size.csv", "size/derandomised.csv", "blocks/blocks.md"])
 def test_records_that_the_page_names_are_there(name):
-    assert f"`results/{name}`" in PAGE or name == "size/size.csv"
+    assert f"`results/{name}`" in TESTS or name == "size/size.csv"
     assert (ROOT / "results" / name).stat().st_size > 0
 
 
 def test_shares_of_noticed_faults_are_those_of_the_record():
-    record = re.sub(r"\s+", " ", (ROOT / "results" / "mutants.md").read_text(encoding="utf-8"))
+    page = read(ROOT / "docs" / "benchmarks.md")
+    record = read(ROOT / "results" / "mutants.md")
     core = re.search(r"of 400 sampled faults in the core the tests noticed \d+, ([\d.]+ %)", record)
     recalibration = re.search(r"of 150 sampled .*? noticed \d+, ([\d.]+ %) \(95 % interval ([\d. to]+ %)\)", record)
-    assert f"notice {core[1]} (95 % interval" in PAGE
-    assert f"Of 150 faults in `prerank.recalibration` they notice {recalibration[1]} ({recalibration[2]})" in PAGE
+    assert f"notice {core[1]} (95 % interval" in page
+    assert f"Of 150 faults in `prerank.recalibration` they notice {recalibration[1]} ({recalibration[2]})" in page
     telling = re.search(r"and ([\d.]+ %) \([\d. to]+ %\) of those that are not equivalent", record)
-    assert f"and {telling[1]} of those that change anything at all" in PAGE
+    assert f"and {telling[1]} of those that change anything at all" in page
 
 
 def test_step_times_are_those_of_the_record():
     rows = {
         (row["targets"], row["protocol"], row["models"], row["code"]): row for row in records("kernels/step_times.csv")
     }
-    written = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").splitlines()
-    decision = (ROOT / "docs" / "decisions" / "20-fleets-on-a-gpu.md").read_text(encoding="utf-8")
+    written = (PAGES / "training.md").read_text(encoding="utf-8").splitlines()
+    decision = read(ROOT / "docs" / "decisions" / "20-fleets-on-a-gpu.md")
     dimensions = ("2", "6", "16")
 
     def ms(*which, of="ms"):
@@ -143,7 +152,7 @@ def test_step_times_are_those_of_the_record():
             ]
         assert f"| {name} | {' | '.join(cells)} |" in written
     last = [ms(targets, "exact", "all", "fleet") for targets in dimensions]
-    assert f" | {' | '.join(last)} |" in decision
+    assert f"takes {last[0]}, {last[1]} and {last[2]} ms with 2, 6 and 16 targets" in decision
 
 
 def test_what_calls_lose_beside_other_programs_is_what_was_recorded():
@@ -162,18 +171,21 @@ def test_what_calls_lose_beside_other_programs_is_what_was_recorded():
     assert len(tasks) == 4
     floor = worst("fixed work", "now", "1")
     for task in tasks:
-        assert f"| {task} | {worst(task, 'now'):.1f} | {worst(task, 'before'):.1f} | {floor:.1f} |" in PAGE
+        assert f"| {task} | {worst(task, 'now'):.1f} | {floor:.1f} |" in SPEED
+    inside = [worst(task, "before") for task in tasks]  # threads inside operations
+    assert f"{min(inside):.0f} to {max(inside):.0f} times as long as alone" in THREADS
     for task, words in {
         "check 10,000 x 100 x 16": "one for 10,000 cases, 100 members and 16 targets",
         "check 10,000 x 20 x 10": "for 10,000 x 20 x 10",
         "check 100 x 10 x 2": "for 100 x 10 x 2",
     }.items():
         ratio = f"{alone(task, '2') / alone(task):.2f} times"
-        assert re.search(f"{re.escape(ratio)}( as long as)? {re.escape(words)}", PAGE), (task, ratio)
+        assert re.search(f"{re.escape(ratio)}( as long as)? {re.escape(words)}", SPEED), (task, ratio)
         assert len({r["bits"] for r in found if r["task"] == task and r["tree"] == "now"}) == 1
     small = statistics.median(seconds(tasks[0], tree="now", threads="0", beside="0"))
     before = statistics.median(seconds(tasks[0], tree="before", threads="0", beside="0"))
-    assert 1.2 < small / before < 1.3  # "a quarter longer"
+    assert 1.2 < small / before < 1.3
+    assert "small checks take a quarter longer than they would with threads inside operations" in THREADS
 
 
 def test_what_is_said_of_rows_with_several_projections_is_what_was_recorded():
@@ -181,16 +193,16 @@ def test_what_is_said_of_rows_with_several_projections_is_what_was_recorded():
     repetitions, rates = int(size[0]["repetitions"]), [float(row["rejected"]) for row in size]
     bound = stats.binom.ppf(1 - 0.05 / len(size), repetitions, 0.05) / repetitions
     assert max(rates) <= bound
-    assert f"The highest of {len(size)} cells is {percent(max(rates))} in {repetitions:,} repetitions" in PAGE
-    assert f"the binomial bound at 0.05 / {len(size)} is {percent(bound)}" in PAGE
+    assert f"The highest of {len(size)} cells is {percent(max(rates))} in {repetitions:,} repetitions" in TESTS
+    assert f"the binomial bound at 0.05 / {len(size)} is {percent(bound)}" in TESTS
     full = [float(row["rejected"]) for row in size if float(row["attainable"]) < 0.02]
     assert 0.045 <= sum(full) / len(full) <= 0.055
-    assert f"the mean is {100 * sum(full) / len(full):.2f} %" in PAGE
+    assert f"the mean is {100 * sum(full) / len(full):.2f} %" in TESTS
     worst = max(float(row["rejected"]) for row in family)
     assert worst <= stats.binom.ppf(1 - 0.05 / len(family), repetitions, 0.05) / repetitions
-    assert f"at most {percent(worst)} of 1,000 data sets, in {len(family)} worlds" in PAGE
+    assert f"at most {percent(worst)} of 1,000 data sets, in {len(family)} worlds" in TESTS
     gains = sorted(float(row["gain"]) for row in power)
-    assert f"{len(power)} cells: the median change is {100 * gains[len(gains) // 2]:+.1f} points" in PAGE
-    assert f"up to {100 * gains[-1]:.0f} points more often" in PAGE
+    assert f"{len(power)} cells: the median change is {100 * gains[len(gains) // 2]:+.1f} points" in TESTS
+    assert f"up to {100 * gains[-1]:.0f} points more often" in TESTS
     for gain in gains[:2]:
-        assert f"{-100 * gain:.1f} points (spread in all" in PAGE
+        assert f"{-100 * gain:.1f} points (spread in all" in TESTS

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "results" / "recalibration"
-PAGE = (ROOT / "docs" / "guide" / "recalibration.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "benchmarks" / "recalibration.md").read_text(encoding="utf-8")
 
 NAMES = {
     "plain": "the network as it is",
@@ -75,11 +75,10 @@ def test_what_the_page_says_of_single_datasets_is_recorded(benchmark_script):
     assert f"the energy score falls by {-float(default['scm20d']['change %']):.0f} %" in said
 
 
-def test_the_decision_shows_what_was_tried_as_it_is_recorded(benchmark_script):
+def test_the_page_shows_what_was_tried_as_it_is_recorded(benchmark_script):
     tables = benchmark_script("recalibration_tables")
-    page = (ROOT / "docs" / "decisions" / "23-recalibration.md").read_text(encoding="utf-8")
     table = tables.tried_table(tables.read(FOLDER / "real.jsonl"), tables.read(FOLDER / "tried.jsonl"))
-    shown = [line.split(" | ")[1:] for line in page.splitlines() if " of 7, " in line]
+    shown = [line.split(" | ")[1:] for line in PAGE.splitlines() if " of 7, " in line]
     made = table[["births2", "scm20d", "scpf", "wq"]].fillna("-").to_numpy().tolist()
     assert len(shown) >= 10
     for cells in shown:
@@ -95,7 +94,7 @@ def test_other_functions_bring_as_many_cells_near_their_level(benchmark_script):
     own = [item for item in records if (item["dataset"], item["seed"]) in same]
     cells = tables.means(tables.cell_table([*own, *tried]))
     cells = cells[cells["pre-rank"] != tables.OLD]
-    said = " ".join((ROOT / "docs" / "decisions" / "23-recalibration.md").read_text(encoding="utf-8").split())
+    said = " ".join(PAGE.split())
     assert len({name for name, _ in same}) == 6
     for method in ("affine + tilt", "affine + tilt, splines", "affine + tilt, tails"):
         ratio = cells.loc[cells["method"] == method, "ratio"]

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "decisions" / "26-cross-fitting.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "benchmarks" / "estimators.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +21,14 @@ def benchmark() -> ModuleType:
     return module
 
 
-def test_the_decision_shows_the_recorded_means(benchmark: ModuleType) -> None:
+def test_the_page_shows_the_recorded_means(benchmark: ModuleType) -> None:
     rows = benchmark.known(ROOT / "results" / "estimator" / "crossfit.jsonl")
     overall, _ = benchmark.summarised(rows)
     assert len(rows) == len(overall) * len(benchmark.DATASETS) * len(benchmark.SEEDS)
     assert benchmark.markdown(overall.reset_index()) in PAGE
 
 
-def test_what_the_decision_says_of_them_is_so(benchmark: ModuleType) -> None:
+def test_what_decision_26_says_of_them_is_so(benchmark: ModuleType) -> None:
     overall, _ = benchmark.summarised(benchmark.known(ROOT / "results" / "estimator" / "crossfit.jsonl"))
     ours, single, split = (
         overall.loc[way]

@@ -21,13 +21,13 @@ def test_the_table_beside_the_records_is_made_from_them(benchmark: ModuleType) -
     assert benchmark.table(benchmark.known(RECORD)) in shown
 
 
-def test_the_decision_shows_recorded_energy_scores(benchmark: ModuleType) -> None:
-    page = (ROOT / "docs" / "decisions" / "30-stacking.md").read_text(encoding="utf-8")
+def test_the_page_shows_recorded_energy_scores(benchmark: ModuleType) -> None:
+    page = (ROOT / "docs" / "benchmarks" / "estimators.md").read_text(encoding="utf-8")
     assert benchmark.wide(pd.DataFrame(benchmark.known(RECORD)), "energy score") in page
 
 
-def test_the_decision_shows_the_recorded_summary_and_what_it_says_of_it_holds(benchmark: ModuleType) -> None:
-    page = (ROOT / "docs" / "decisions" / "30-stacking.md").read_text(encoding="utf-8")
+def test_the_page_shows_the_recorded_summary_and_what_it_says_of_it_holds(benchmark: ModuleType) -> None:
+    page = (ROOT / "docs" / "benchmarks" / "estimators.md").read_text(encoding="utf-8")
     record = pd.DataFrame(benchmark.known(RECORD))
     assert len(record) == len(record.drop_duplicates(["dataset", "seed", "method"])) == 15 * 5 * len(benchmark.METHODS)
     found = benchmark.summarised(record)
@@ -55,8 +55,8 @@ def test_the_decision_shows_the_recorded_summary_and_what_it_says_of_it_holds(be
     assert list(above.nlargest(2).index) == [("wq", "scale"), ("blogdata", "copula")]
 
 
-def test_the_decision_says_how_much_longer_stacking_takes() -> None:
-    page = " ".join((ROOT / "docs" / "decisions" / "30-stacking.md").read_text(encoding="utf-8").split())
+def test_the_page_says_how_much_longer_stacking_takes() -> None:
+    page = " ".join((ROOT / "docs" / "benchmarks" / "estimators.md").read_text(encoding="utf-8").split())
     seconds = pd.read_csv(RECORD.with_name("time.csv")).pivot_table(index="dataset", columns="way", values="processor")
     ratio = seconds["stacked"] / seconds["defaults"]
     assert round(ratio.median()) == 4

@@ -45,7 +45,7 @@ def test_the_peer_takes_the_steps_of_adam(benchmark_script):
 def test_the_hardware_limit_is_that_of_the_page(benchmark_script, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     times = benchmark_script("step_times")
-    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "benchmarks" / "training.md").read_text(encoding="utf-8")
     printed = dict(re.findall(r"^\| (\d+) \| [\d.]+ \| ([\d.]+) \|", page, re.MULTILINE))
     limits = {str(d): times.floor(times.all_of(times.grid(d)), d) for d in (2, 6, 16)}
     assert {d: f"{limit:.{3 if limit < 0.1 else 2}f}" for d, limit in limits.items()} == printed
