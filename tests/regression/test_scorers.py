@@ -153,7 +153,9 @@ def test_one_target_on_one_axis_is_scored(table: Table, small: Small) -> None:
 def test_quantiles_are_asked_of_the_estimator_itself(table: Table, small: Small) -> None:
     fitted = small().fit(*table)
     levels = [0.1, 0.9]
-    assert np.array_equal(fitted.predict_quantiles(table[0][:5], levels), predict_quantiles(fitted, table[0][:5], levels))
+    assert np.array_equal(
+        fitted.predict_quantiles(table[0][:5], levels), predict_quantiles(fitted, table[0][:5], levels)
+    )
 
 
 def test_quantiles_of_counts_are_counts(small: Small) -> None:

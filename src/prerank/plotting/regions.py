@@ -2,6 +2,7 @@
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from prerank.plotting.style import BLUE, GREY, INK, ORANGE, new_figure, quiet_style
 
@@ -52,7 +53,10 @@ def region_panel(
         ax.set_ylabel(names[1])
         if title:
             ax.set_title(title)
-        ax.figure.legend(loc="outside lower center", ncols=4) if ax.figure.get_layout_engine() else ax.legend()
+        if isinstance(ax.figure.get_layout_engine(), ConstrainedLayoutEngine):
+            ax.figure.legend(loc="outside lower center", ncols=2, markerscale=2)
+        else:
+            ax.legend(markerscale=2)
     return ax
 
 

@@ -309,14 +309,15 @@ class PredictionRegion:
         n_draws = require_whole(n_draws, "n_draws", at_least=2, at_most=MOST_DRAWS)
         drawn = equally_weighted_draws(law, n_draws, require_whole(seed, "seed", at_least=None), "region's picture")
         points = drawn.members.double()
-        title = f"case {case if self.labels.cases is None else label_text(self.labels.cases[case])}, level {self.level:g}"
+        title = (
+            f"case {case if self.labels.cases is None else label_text(self.labels.cases[case])}, level {self.level:g}"
+        )
         if n_targets == 1:
             x = _axis(points[0, :, 0], observed)
             density = log_density(law, x[None, :, None])[0].double()
-            seen = None if observed is None else float(observed[0])
-            return interval_panel(
-                *(part.cpu().numpy() for part in (x, density - threshold, density.exp())), names[0], seen, ax, title
-            )
+            beyond, height = (density - threshold).cpu().numpy(), density.exp().cpu().numpy()
+            value = None if observed is None else float(observed[0])
+            return interval_panel(x.cpu().numpy(), beyond, height, names[0], value, ax, title)
         i, j = _two_of(targets, n_targets)
         inside = log_density(law, points)[0] >= threshold
         grid = None
