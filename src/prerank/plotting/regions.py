@@ -42,8 +42,10 @@ def region_panel(
     with quiet_style():
         if ax is None:
             ax = new_figure(4.2, 3.8).subplots()
-        ax.scatter(*points[~inside].T, s=7, color=GREY, alpha=0.6, linewidths=0, label="draws outside")
-        ax.scatter(*points[inside].T, s=7, color=BLUE, alpha=0.6, linewidths=0, label="draws inside")
+        ax.scatter(
+            points[~inside, 0], points[~inside, 1], s=7, color=GREY, alpha=0.6, linewidths=0, label="draws outside"
+        )
+        ax.scatter(points[inside, 0], points[inside, 1], s=7, color=BLUE, alpha=0.6, linewidths=0, label="draws inside")
         if grid is not None:
             ax.contour(*grid, levels=[0.0], colors=[INK], linewidths=1.2)
             ax.plot([], [], color=INK, lw=1.2, label="edge")
