@@ -424,12 +424,15 @@ def test_linear_algebra_of_numpy_has_one_thread_until_the_last_has_left() -> Non
 
     with single_threaded_blas():
         pass  # libraries are loaded now
-    before = numbers()
-    with single_threaded_blas():
-        with single_threaded_blas():
-            assert numbers() <= {1}
-        assert numbers() <= {1}
-    assert numbers() == before
+    with threadpoolctl.threadpool_limits(2, "blas"):
+        before = numbers()
+        for _ in range(2):
+            with single_threaded_blas():
+                assert numbers() <= {1}
+                with single_threaded_blas():
+                    assert numbers() <= {1}
+                assert numbers() <= {1}
+            assert numbers() == before
 
 
 # How many are granted
