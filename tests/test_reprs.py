@@ -4,29 +4,25 @@ import numpy as np
 import pytest
 import torch
 
-from prerank import Ensemble, GaussianMixture, Location, Marginal, check, projected_pit
-
-
-def mixture(*batch, n_components=5, n_targets=3):
-    tril = torch.eye(n_targets).expand(*batch, n_components, n_targets, n_targets)
-    return GaussianMixture(torch.zeros(*batch, n_components), torch.zeros(*batch, n_components, n_targets), tril)
+from builders import standard_mixture
+from prerank import Ensemble, Location, Marginal, check, projected_pit
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (mixture(200), "GaussianMixture(200 cases, 5 components, 3 targets)"),
-        (mixture(4, 200), "GaussianMixture(4 models, 200 cases, 5 components, 3 targets)"),
-        (mixture(n_components=1), "GaussianMixture(1 component, 3 targets)"),
+        (standard_mixture(200, n_components=5), "GaussianMixture(200 cases, 5 components, 3 targets)"),
+        (standard_mixture(4, 200, n_components=5), "GaussianMixture(4 models, 200 cases, 5 components, 3 targets)"),
+        (standard_mixture(n_components=1), "GaussianMixture(1 component, 3 targets)"),
         (Ensemble(torch.zeros(200, 50, 3)), "Ensemble(200 cases, 50 members, 3 targets)"),
         (Ensemble(torch.zeros(2, 4, 1, 50, 3)), "Ensemble(2 × 4 models, 1 case, 50 members, 3 targets)"),
         (Ensemble(torch.zeros(7, 2, 1), torch.ones(7, 2)), "Ensemble(7 cases, 2 weighted members, 1 target)"),
         (
-            Ensemble(torch.zeros(7, 2, 3), reference=mixture(7)),
+            Ensemble(torch.zeros(7, 2, 3), reference=standard_mixture(7, n_components=5)),
             "Ensemble(7 cases, 2 members, 3 targets, reference=GaussianMixture(7 cases, 5 components, 3 targets))",
         ),
         (
-            projected_pit(torch.zeros(20, 3), mixture(20), [Marginal(), Location()]),
+            projected_pit(torch.zeros(20, 3), standard_mixture(20, n_components=5), [Marginal(), Location()]),
             "ProjectedPIT(20 cases, 4 projections: marginal (3), location)",
         ),
     ],

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from builders import normal, random_mixture, uniform
 from prerank.calibration import (
     EmpiricalRank,
     SmoothRank,
@@ -22,22 +23,8 @@ from prerank.calibration import (
 )
 from prerank.calibration.checks import checked_case_ids, label_array
 from prerank.calibration.projected_pits import ProjectedPIT
-from prerank.forecasts import Ensemble, GaussianMixture
+from prerank.forecasts import Ensemble
 from prerank.preranks import HDR, PCA, Contrast, Copula, Dependency, Location, Marginal, Scale, SquaredDifference
-
-
-def uniform(*size, seed=0, dtype=torch.float64):
-    return torch.rand(*size, generator=torch.Generator().manual_seed(seed), dtype=dtype)
-
-
-def normal(*size, seed=0, dtype=torch.float64):
-    return torch.randn(*size, generator=torch.Generator().manual_seed(seed), dtype=dtype)
-
-
-def law(n_cases=6, n_targets=3):
-    factors = torch.eye(n_targets).double().expand(n_cases, 2, n_targets, n_targets)
-    return GaussianMixture(normal(n_cases, 2, seed=1), normal(n_cases, 2, n_targets, seed=2), factors)
-
 
 Z = uniform(40, 2, seed=3).square()
 RANKS = projected_pit(
@@ -74,10 +61,13 @@ def flat(value):
             lambda **given: pce_interval(Z[:, :1], **given),
             {"coverage": 0.95, "n_levels": 100, "n_replicates": 999, "seed": 0},
         ),
-        (lambda **given: projected_pit(OBSERVED, law(), Scale(), **given), {"n_draws": 100, "seed": 0}),
-        (lambda **given: projected_pit(OBSERVED, law(), Copula(), SmoothRank(), **given), {"n_draws": 100, "seed": 0}),
-        (lambda **given: law().ensemble(4, **given).members, {"seed": 0, "stream": "members"}),
-        (lambda **given: law().draw(8, **given).members, {"seed": 0, "stream": "draws", "at_least": 2}),
+        (lambda **given: projected_pit(OBSERVED, random_mixture(6), Scale(), **given), {"n_draws": 100, "seed": 0}),
+        (
+            lambda **given: projected_pit(OBSERVED, random_mixture(6), Copula(), SmoothRank(), **given),
+            {"n_draws": 100, "seed": 0},
+        ),
+        (lambda **given: random_mixture(6).ensemble(4, **given).members, {"seed": 0, "stream": "members"}),
+        (lambda **given: random_mixture(6).draw(8, **given).members, {"seed": 0, "stream": "draws", "at_least": 2}),
     ],
 )  # fmt: skip
 def test_defaults_are_those_of_the_documentation(function, defaults):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from builders import normal, uniform
 from prerank.calibration import (
     EmpiricalRank,
     centred_levels,
@@ -29,14 +30,6 @@ from prerank.calibration.power import projection_power
 from prerank.calibration.projected_pits import ProjectedPIT
 from prerank.forecasts import Ensemble
 from prerank.preranks import Location, Marginal, Scale
-
-
-def normal(*size, seed=0):
-    return torch.randn(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def uniform(*size, seed=0):
-    return torch.rand(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def ranked(n_cases=30, n_members=5, n_targets=2, seed=1, preranks=None, decimals=None, **options):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.distributions import Independent, LogNormal, MultivariateNormal
 
+from builders import normal
 from prerank.calibration import centred_levels, inclusive_levels, pce, pce_kde, projected_pit, reliability_curve
 from prerank.calibration.checks import checked_case_ids, label_array, require_power
 from prerank.calibration.curve_table import tables_of
@@ -31,10 +32,6 @@ from prerank.preranks.exchangeable_points import canonical_points
 from prerank.preranks.point_density import joint_cdf
 
 NAN, INF = float("nan"), float("inf")
-
-
-def normal(*size, seed=0):
-    return torch.randn(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 # -- levels, powers, PITs

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from builders import uniform
 from prerank import (
     Ensemble,
     Location,
@@ -16,11 +17,6 @@ from prerank import (
     reliability_curve,
 )
 from prerank.calibration import centred_levels, inclusive_levels, pce_kde, read
-
-
-def uniform(*shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
 
 # -- the error itself
 

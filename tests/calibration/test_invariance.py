@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributions import MultivariateNormal
 
+from builders import normal, random_mixture
 from prerank import (
     HDR,
     PCA,
@@ -25,20 +26,6 @@ from prerank.calibration import EmpiricalRank
 from prerank.preranks import SquaredDifference
 
 PRERANKS = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula(), Contrast(), SquaredDifference()]
-
-
-def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
-
-
-def mixture(n_cases, n_targets, seed=0, dtype=torch.float64):
-    factor = 0.3 * normal(n_cases, 2, n_targets, n_targets, seed=seed, dtype=dtype).tril(-1)
-    factor = factor + torch.eye(n_targets, dtype=dtype)
-    return GaussianMixture(
-        normal(n_cases, 2, seed=seed + 1, dtype=dtype),
-        normal(n_cases, 2, n_targets, seed=seed + 2, dtype=dtype),
-        factor,
-    )
 
 
 MAPS = {
@@ -76,7 +63,7 @@ def test_a_decreasing_map_mirrors_hard_pits():
 
 
 def test_density_and_log_density_rank_alike():
-    law = mixture(80, 3)
+    law = random_mixture(80, n_targets=3)
     y = law.ensemble(1, seed=3, stream="observation").members[:, 0]
     forecast = Ensemble(law.ensemble(20, seed=4).members, reference=law)
     points = torch.cat([y[:, None], forecast.members], 1)
@@ -100,7 +87,7 @@ def up_to_mirror(z, other):
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000), scale=st.sampled_from([0.01, 3.0, 1000.0]), n_targets=st.integers(2, 6))
 def test_pca_pits_do_not_change_with_origin_unit_or_rotation(seed, scale, n_targets):
-    law = mixture(10, n_targets, seed)
+    law = random_mixture(10, n_targets=n_targets, seed=seed)
     y = normal(10, n_targets, seed=seed + 9)
     shift = normal(n_targets, seed=seed + 10)
     rotation = torch.linalg.qr(normal(n_targets, n_targets, seed=seed + 11)).Q
@@ -158,7 +145,7 @@ def test_equal_points_have_bitwise_equal_projections_wherever_they_stand(prerank
             same = points[:, :1].expand(-1, n_points, -1).contiguous()
             twice = points.clone()
             twice[:, -1] = points[:, 0]
-            for law in (Ensemble(points), mixture(3, n_targets, dtype=dtype)):
+            for law in (Ensemble(points), random_mixture(3, n_targets=n_targets, dtype=dtype)):
                 projection = prerank.given(law)
                 everywhere, ends = projection(same), projection(twice)
                 assert (everywhere == everywhere[:, :1]).all()
@@ -176,9 +163,11 @@ def test_an_observation_among_copies_of_itself_gets_a_uniform_rank(prerank):
 
 FORECASTS = {
     "ensemble": lambda: Ensemble(normal(90, 11, 4)[:, 1:]),
-    "mixture": lambda: mixture(90, 4),
+    "mixture": lambda: random_mixture(90, n_targets=4),
     "ensemble with draws as reference": lambda: Ensemble(normal(90, 9, 4), reference=normal(90, 30, 4, seed=8)),
-    "ensemble with a mixture as reference": lambda: Ensemble(normal(90, 9, 4), reference=mixture(90, 4)),
+    "ensemble with a mixture as reference": lambda: Ensemble(
+        normal(90, 9, 4), reference=random_mixture(90, n_targets=4)
+    ),
 }
 
 

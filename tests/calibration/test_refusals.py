@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.distributions import Normal, StudentT
 
+from builders import standard_mixture
 from prerank import (
     HDR,
     PCA,
@@ -32,12 +33,6 @@ def with_value(tensor, value):
     tensor = tensor.clone()
     tensor.view(-1)[0] = value
     return tensor
-
-
-def mixture(n_cases=4, n_targets=3):
-    return GaussianMixture(
-        torch.zeros(n_cases, 2), torch.zeros(n_cases, 2, n_targets), torch.eye(n_targets).expand(n_cases, 2, -1, -1)
-    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +68,7 @@ def mixture(n_cases=4, n_targets=3):
         ),
         (Location(), Ensemble(members()), torch.zeros(5, 3), {}, "forecast is for 4 cases and 3 targets"),
         (Location(), Ensemble(members()), torch.zeros(4, 2), {}, "forecast is for 4 cases and 3 targets"),
-        (Location(), mixture(), torch.zeros(4, 2), {}, "forecast is for 4 cases and 3 targets"),
+        (Location(), standard_mixture(4), torch.zeros(4, 2), {}, "forecast is for 4 cases and 3 targets"),
         (Location(), Ensemble(members()), torch.zeros(2, 4, 3), {}, "leading axes"),
         (Location(), Ensemble(members()), torch.zeros(4), {}, "needs two axes"),
         (Location(), Ensemble(members(n_members=0)), torch.zeros(4, 3), {}, "no members"),
@@ -118,7 +113,7 @@ def mixture(n_cases=4, n_targets=3):
         ),
         (
             Location(),
-            mixture(),
+            standard_mixture(4),
             torch.zeros(4, 3),
             {"how": SmoothRank(), "exchangeable": True},
             "smooth PITs are for training",
@@ -144,7 +139,7 @@ def test_bad_input_is_refused(prerank, forecast, y, options, message):
     [
         (Location(), "a forecast", {}, "the forecast is a str; pass an Ensemble"),
         (len, Ensemble(members()), {}, r"is not a pre-rank; .* wrap f as Custom\(f\)"),
-        (Scale(), mixture(), {"how": ClosedForm()}, "scale of GaussianMixture has no closed-form PIT"),
+        (Scale(), standard_mixture(4), {"how": ClosedForm()}, "scale of GaussianMixture has no closed-form PIT"),
         (Location(), Ensemble(members()), {"how": ClosedForm()}, "location of Ensemble has no closed-form PIT"),
     ],
 )

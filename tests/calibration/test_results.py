@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
+from builders import normal, random_mixture, uniform
 from prerank.calibration import (
     ClosedForm,
     EmpiricalRank,
@@ -22,19 +23,6 @@ from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.preranks import HDR, PCA, Copula, Custom, Location, Marginal, Scale
 from prerank.preranks.exchangeable_points import reference_subset
 from prerank.preranks.projection import LinearProjection, PointwiseProjection
-
-
-def normal(*size, seed=0):
-    return torch.randn(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def uniform(*size, seed=0):
-    return torch.rand(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def mixture(n_cases=5, n_targets=3):
-    factors = torch.eye(n_targets).double().expand(n_cases, 2, n_targets, n_targets)
-    return GaussianMixture(normal(n_cases, 2, seed=1), normal(n_cases, 2, n_targets, seed=2), factors)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +178,7 @@ def test_progress_is_told_chunk_by_chunk_and_changes_nothing(kind, small_chunks,
     forecast = {
         "ensemble": lambda: Ensemble(members),
         "weighted": lambda: Ensemble(members, uniform(9, 7, seed=14)),
-        "mixture": lambda: mixture(9),
+        "mixture": lambda: random_mixture(9),
         "draws as reference": lambda: Ensemble(members, reference=normal(9, 6, 3, seed=15)),
         "law as reference": lambda: Ensemble(members, reference=MultivariateNormal(torch.zeros(9, 3), torch.eye(3))),
     }[kind]()
@@ -228,7 +216,7 @@ def test_linear_projections_do_not_depend_on_the_blocks_they_are_computed_in(mon
 
 
 def test_gradients_keep_all_cases_together(small_chunks):
-    law = mixture(9)
+    law = random_mixture(9)
     y = normal(9, 3, seed=16).requires_grad_()
     assert projected_pit(y, law, Location()).lower.requires_grad
     members = normal(9, 7, 3, seed=17).requires_grad_()
@@ -256,7 +244,7 @@ def test_a_large_weighted_ensemble_is_split_with_its_weights():
 
 
 def test_a_closed_form_is_asked_for_by_name_and_has_no_points():
-    y, law = normal(5, 3, seed=22), mixture()
+    y, law = normal(5, 3, seed=22), random_mixture(5)
     for exchangeable in (False, True):
         pit = projected_pit(y, law, Location(), ClosedForm(), n_draws=30, exchangeable=exchangeable)
         assert not pit.has_points
@@ -265,11 +253,11 @@ def test_a_closed_form_is_asked_for_by_name_and_has_no_points():
 
 
 def test_a_smooth_rank_says_that_it_is_one_and_not_exact():
-    smooth = projected_pit(normal(5, 3, seed=26), mixture(), [Scale()], SmoothRank(temperature=7.0), n_draws=12)
+    smooth = projected_pit(normal(5, 3, seed=26), random_mixture(5), [Scale()], SmoothRank(temperature=7.0), n_draws=12)
     assert not smooth.exact
     assert smooth.method == "smooth rank among 12 draws, temperature 7"
     assert smooth.are_values
-    assert projected_pit(normal(5, 3, seed=26), mixture(), [Scale(), Location()], n_draws=12).exact
+    assert projected_pit(normal(5, 3, seed=26), random_mixture(5), [Scale(), Location()], n_draws=12).exact
 
 
 def test_empirical_ranks_are_shares_of_members_at_or_below():
@@ -336,7 +324,7 @@ def test_the_case_ids_of_a_result_are_those_given():
     ids = torch.tensor([9, 2, 5, 7])
     assert projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal(), case_ids=ids).case_ids.tolist() == [9, 2, 5, 7]
     assert projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal()).case_ids.tolist() == [0, 1, 2, 3]
-    law = mixture(4, 3)
+    law = random_mixture(4)
     y = normal(4, 3, seed=25)
     scale = projected_pit(y, law, Scale(), n_draws=9, case_ids=ids)
     order = torch.tensor([2, 0, 3, 1])

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from builders import uniform
 from prerank.calibration import (
     EmpiricalRank,
     RandomisedRank,
@@ -34,10 +35,6 @@ PRERANKS = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula(
 BLOCKS = torch.tensor([4, 4, 1, 1, 1, 9, 9])
 
 
-def numbers(*size, seed=0):
-    return torch.rand(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def points(seed=1, decimals=None):
     x = torch.randn(*LEAD, N, M + 1, D, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return x if decimals is None else x.round(decimals=decimals)
@@ -50,7 +47,7 @@ def same(found, expected, rtol=1e-9, atol=1e-12):
 def ensembles(kind):
     """Observations and members of all models, and of one."""
     x = points(decimals=0 if kind == "tied" else None)
-    weights = numbers(*LEAD, N, M, seed=2) if "weighted" in kind else None
+    weights = uniform(*LEAD, N, M, seed=2) if "weighted" in kind else None
     reference = Ensemble(points(seed=3)) if kind == "reference" else None
 
     def one(e):
@@ -61,7 +58,7 @@ def ensembles(kind):
 
 
 def options(kind, e=...):
-    return {"observation_weights": numbers(*LEAD, N, seed=4)[e]} if kind == "weighted exactly" else {}
+    return {"observation_weights": uniform(*LEAD, N, seed=4)[e]} if kind == "weighted exactly" else {}
 
 
 @pytest.mark.parametrize("kind", ["plain", "tied", "weighted", "weighted exactly", "reference"])
@@ -104,7 +101,7 @@ def test_tests(kind, setting):
     given = {
         "plain": {},
         "blocks": {"blocks": BLOCKS},
-        "case weights": {"case_weights": numbers(N, seed=7)},
+        "case weights": {"case_weights": uniform(N, seed=7)},
         "ends": {"levels": inclusive_levels(11)},
         "squares": {"power": 2},
     }[setting]
@@ -134,9 +131,9 @@ def test_power(kind, exchangeable):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_curves_and_errors_of_numbers_and_of_intervals(weighted):
-    weights = numbers(N, seed=8) if weighted else None
+    weights = uniform(N, seed=8) if weighted else None
     y, forecast, one = ensembles("tied")
-    z, ranks = numbers(*LEAD, N, 3, seed=9), projected_pit(y, forecast, PRERANKS)
+    z, ranks = uniform(*LEAD, N, 3, seed=9), projected_pit(y, forecast, PRERANKS)
     for e in EVERY:
         for function in (reliability_curve, pce):
             for together, alone in ((z, z[e]), (ranks, projected_pit(*one(e), PRERANKS))):
@@ -150,7 +147,7 @@ def test_curves_and_errors_of_numbers_and_of_intervals(weighted):
 
 
 def test_smooth_errors_with_weights_of_their_own():
-    z, weights = numbers(*LEAD, N, 3, seed=10), numbers(*LEAD, N, seed=11)
+    z, weights = uniform(*LEAD, N, 3, seed=10), uniform(*LEAD, N, seed=11)
     found = pce_kde(z, 30.0, n_levels=9, power=2, case_weights=weights)
     for e in EVERY:
         same(found[e], pce_kde(z[e], 30.0, n_levels=9, power=2, case_weights=weights[e]))
@@ -159,7 +156,7 @@ def test_smooth_errors_with_weights_of_their_own():
 @pytest.mark.parametrize("blocks", [None, BLOCKS])
 def test_corrected_errors(blocks):
     y, forecast, one = ensembles("tied")
-    z, ranks = numbers(*LEAD, N, 3, seed=12), projected_pit(y, forecast, PRERANKS)
+    z, ranks = uniform(*LEAD, N, 3, seed=12), projected_pit(y, forecast, PRERANKS)
     for e in EVERY:
         for together, alone in ((z, z[e]), (ranks, projected_pit(*one(e), PRERANKS))):
             same(corrected_pce(together, power=2, blocks=blocks)[e], corrected_pce(alone, power=2, blocks=blocks))
@@ -173,7 +170,7 @@ def test_corrected_errors(blocks):
 def test_intervals(blocks):
     x = points()[..., 0, :].repeat(1, 1, 6, 1)[..., :40, :]
     members = torch.randn(*LEAD, 40, 5, D, generator=torch.Generator().manual_seed(13)).double()
-    grid, null = centred_levels(20), numbers(19, *LEAD, seed=14) * 0.02
+    grid, null = centred_levels(20), uniform(19, *LEAD, seed=14) * 0.02
     for preranks in ([Marginal()], [Location()]):
         together = projected_pit(x, Ensemble(members), preranks)
         found = pce_intervals(together, 0.9, grid, null, 29, 3, blocks)
@@ -185,7 +182,7 @@ def test_intervals(blocks):
 
 def test_points_densities_and_ranks():
     x = points(decimals=0)
-    weights = numbers(*LEAD, N, M + 1, seed=15)
+    weights = uniform(*LEAD, N, M + 1, seed=15)
     pooled = canonical_points(x)
     below, at = all_weights_below_and_at(x, None)
     share_below, share_at = all_weights_below_and_at(x, weights)
@@ -209,17 +206,17 @@ def test_points_densities_and_ranks():
 
 
 def test_one_set_of_centres_serves_the_points_of_several_models():
-    x, centres, weights = points(), points(seed=17)[0, 0], numbers(N, M + 1, seed=16)
+    x, centres, weights = points(), points(seed=17)[0, 0], uniform(N, M + 1, seed=16)
     for e in EVERY:
         same(log_kernel_density(x, centres, weights)[e], log_kernel_density(x[e], centres, weights))
         same(joint_cdf(x, centres, weights)[e], joint_cdf(x[e], centres, weights))
 
 
 def test_sums_of_contributions():
-    lower = numbers(*LEAD, N, 3, seed=18)
-    upper = lower + (1 - lower) * numbers(*LEAD, N, 3, seed=19)
+    lower = uniform(*LEAD, N, 3, seed=18)
+    upper = lower + (1 - lower) * uniform(*LEAD, N, 3, seed=19)
     upper[..., :2, :] = lower[..., :2, :]
-    weights, levels = numbers(*LEAD, N, seed=20), inclusive_levels(9)
+    weights, levels = uniform(*LEAD, N, seed=20), inclusive_levels(9)
     for e in EVERY:
         same(curve_sums(lower, upper, levels, weights)[e], curve_sums(lower[e], upper[e], levels, weights[e]))
     cut = Intervals(lower, upper).select(torch.tensor([5, 0]), -2)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
+from builders import normal, uniform
 from prerank.calibration import (
     EmpiricalRank,
     ProjectedPIT,
@@ -29,14 +30,6 @@ from prerank.randomness import bits_of_steps, case_keys
 
 LEVEL = 1e-4  # of each statistical check
 LEVELS = centred_levels()
-
-
-def normal(*size, seed=0):
-    return torch.randn(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def uniform(*size, seed=0):
-    return torch.rand(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def ranked(x, preranks=None, **options):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from builders import normal
 from prerank import (
     HDR,
     PCA,
@@ -37,11 +38,6 @@ from prerank.preranks.exchangeable_points import canonical_points, reference_sub
 from prerank.preranks.joint_cdf import smooth_log_joint_cdf
 from prerank.preranks.point_density import bandwidths, joint_cdf, log_kernel_density
 from prerank.preranks.rounding import power_of_two_above, rounded
-
-
-def normal(*size, seed=0):
-    return torch.randn(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
 
 # -- the order of points
 

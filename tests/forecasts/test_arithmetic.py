@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.distributions import Categorical, Independent, MixtureSameFamily, MultivariateNormal, Normal
 
+from builders import normal, random_mixture
 from prerank._parameters import require_whole
 from prerank._reproducible_math import BYTES, LONG, blocks, gaussian_log_density, log_sum_exp, total
 from prerank.forecasts import Ensemble, GaussianMixture, differentiable_draws, equally_weighted_draws
@@ -14,18 +15,6 @@ from prerank.forecasts._component_draws import Draw
 from prerank.forecasts.mixture import allocate
 
 CPU = torch.device("cpu")
-
-
-def normal(*size, seed=0):
-    return torch.randn(*size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def mixture(*lead, n_components=2, n_targets=3, seed=1):
-    factor = 0.4 * normal(*lead, n_components, n_targets, n_targets, seed=seed).tril(-1)
-    factor = factor + torch.diag_embed(0.5 + normal(*lead, n_components, n_targets, seed=seed + 1).abs())
-    return GaussianMixture(
-        normal(*lead, n_components, seed=seed + 2), normal(*lead, n_components, n_targets, seed=seed + 3), factor
-    )
 
 
 def of_torch(law):
@@ -85,7 +74,7 @@ def test_few_points_make_one_block():
 @pytest.mark.parametrize("n_points", [1, 5, LONG - 1, LONG, LONG + 9])
 @pytest.mark.parametrize(("n_components", "n_targets"), [(1, 1), (2, 3), (3, 2), (1, 4)])
 def test_the_density_of_few_and_of_many_points_is_that_of_torch(n_points, n_components, n_targets):
-    law = mixture(4, n_components=n_components, n_targets=n_targets)
+    law = random_mixture(4, n_components=n_components, n_targets=n_targets)
     points = normal(4, n_points, n_targets, seed=3) * 2
     expected = of_torch(law).log_prob(points.movedim(1, 0)).movedim(0, 1)
     torch.testing.assert_close(law.log_density(points), expected, rtol=1e-10, atol=1e-10)
@@ -97,7 +86,7 @@ def test_the_density_of_few_and_of_many_points_is_that_of_torch(n_points, n_comp
 
 @pytest.mark.parametrize("n_points", [3, 40])
 def test_the_density_does_not_depend_on_the_blocks_it_is_computed_in(n_points, monkeypatch):
-    law, points = mixture(6), normal(6, n_points, 3, seed=4)
+    law, points = random_mixture(6), normal(6, n_points, 3, seed=4)
     whole = law.log_density(points)
     monkeypatch.setattr("prerank._reproducible_math.BYTES", 8 * 2 * 3 * 4)
     torch.testing.assert_close(law.log_density(points), whole, rtol=1e-13, atol=1e-13)
@@ -115,7 +104,7 @@ def test_log_weights_are_added_component_by_component():
 
 
 def test_the_density_of_a_law_without_cases_and_of_models_with_common_points():
-    law = mixture(2, 4)
+    law = random_mixture(2, 4)
     common = normal(4, 6, 3, seed=8)
     found = law.log_density(common)
     for e in range(2):
@@ -127,7 +116,7 @@ def test_the_density_of_a_law_without_cases_and_of_models_with_common_points():
 
 
 def test_moments_of_a_mixture_are_those_of_torch_in_every_model():
-    law = mixture(2, 4)
+    law = random_mixture(2, 4)
     twin = of_torch(law)
     torch.testing.assert_close(law.mean, twin.mean)
     torch.testing.assert_close(law.variance, twin.variance)
@@ -139,7 +128,7 @@ def test_moments_of_a_mixture_are_those_of_torch_in_every_model():
 
 
 def test_means_and_spreads_along_directions_are_those_of_projected_draws():
-    law = mixture(5)
+    law = random_mixture(5)
     directions = normal(5, 3, 2, seed=9)
     loc, scale = law.along(directions)
     for n in range(5):
@@ -157,7 +146,7 @@ def test_means_and_spreads_along_directions_are_those_of_projected_draws():
 
 
 def test_draws_of_a_law_without_cases_are_refused_with_the_remedy():
-    batch = mixture(3)
+    batch = random_mixture(3)
     alone = GaussianMixture(batch.logits[0], batch.loc[0], batch.scale_tril[0])
     for draw in (alone.ensemble, alone.draw):
         with pytest.raises(ValueError, match=r"got shape \(50, 3\);.* for one case members\[None\]"):
@@ -165,7 +154,7 @@ def test_draws_of_a_law_without_cases_are_refused_with_the_remedy():
 
 
 def test_chosen_components_are_drawn_from():
-    law = mixture(4, n_components=3)
+    law = random_mixture(4, n_components=3)
     noise = normal(4, 20, 3, seed=11)
     choice = torch.randint(0, 3, (4, 20), generator=torch.Generator().manual_seed(12))
     found = Draw.apply(law.loc, law.scale_tril, choice, noise)

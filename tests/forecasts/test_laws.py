@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
+from builders import random_mixture
 from prerank._chunks import ELEMENTS, at_once, chunks
 from prerank.arrays import as_tensor
 from prerank.arrays.conversion import accepts_arrays
@@ -14,16 +15,6 @@ from prerank.forecasts import Ensemble, GaussianMixture, differentiable_draws, e
 from prerank.forecasts.mixture import allocate
 
 CPU = torch.device("cpu")
-
-
-def mixture(lead=(2, 3), n_components=2, n_targets=3):
-    generator = torch.Generator().manual_seed(7)
-
-    def normal(*shape):
-        return torch.randn(*lead, n_components, *shape, generator=generator, dtype=torch.float64)
-
-    factor = 0.5 * normal(n_targets, n_targets).tril(-1) + torch.diag_embed(0.5 + normal(n_targets).abs())
-    return GaussianMixture(normal(), normal(n_targets), factor)
 
 
 def standing_still(lead):
@@ -35,7 +26,7 @@ def standing_still(lead):
 @pytest.mark.parametrize("lead", [(5,), (2, 3)], ids=["cases", "models and cases"])
 @pytest.mark.parametrize("own", [True, False], ids=["own directions", "the same for all"])
 def test_the_pit_along_a_direction_is_a_mixture_of_normal_cdfs(own, lead):
-    law = mixture(lead)
+    law = random_mixture(*lead)
     generator = torch.Generator().manual_seed(1)
     y = torch.randn(*lead, 3, generator=generator, dtype=torch.float64)
     directions = torch.randn(*(lead if own else (1,)), 3, 4, generator=generator, dtype=torch.float64)
@@ -54,7 +45,7 @@ def test_the_pit_along_a_direction_is_a_mixture_of_normal_cdfs(own, lead):
 
 
 def test_a_density_of_many_samples_of_many_models_is_that_of_torch():
-    law = mixture()
+    law = random_mixture(2, 3)
     twin = MixtureSameFamily(Categorical(logits=law.logits), MultivariateNormal(law.loc, scale_tril=law.scale_tril))
     y = torch.randn(4, 5, 2, 3, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     torch.testing.assert_close(law.log_prob(y), twin.log_prob(y), rtol=1e-11, atol=1e-11)
@@ -91,7 +82,7 @@ def test_every_kind_of_draw_belongs_to_its_case(lead):
 
 
 def test_a_law_without_an_axis_of_cases_is_the_only_case_of_a_batch():
-    batch = mixture(lead=(1,))
+    batch = random_mixture(1)
     alone = GaussianMixture(batch.logits[0], batch.loc[0], batch.scale_tril[0])
     assert alone.sample((5, 2)).shape == (5, 2, 3)
     assert torch.equal(alone.mean, batch.mean[0])
@@ -100,7 +91,7 @@ def test_a_law_without_an_axis_of_cases_is_the_only_case_of_a_batch():
 
 
 def test_draws_for_training_weigh_pi_over_n():
-    law = mixture(lead=(1,))
+    law = random_mixture(1)
     draws = law.draw(9)
     share = law.weights[0, 0]
     # two each, and five more by weight: the larger remainder is rounded up
@@ -111,7 +102,7 @@ def test_draws_for_training_weigh_pi_over_n():
 
 
 def test_noise_given_is_noise_used():
-    law = mixture(lead=(1,))
+    law = random_mixture(1)
     noise = torch.zeros(1, 6, 3, dtype=torch.float64)
     found = law.draw(6, noise=noise).members[0]
     assert torch.isin(found, law.loc[0]).all()
@@ -122,7 +113,7 @@ def test_noise_given_is_noise_used():
 
 
 def test_models_may_share_their_noise():
-    law = mixture(lead=(3, 2))
+    law = random_mixture(3, 2)
     noise = torch.randn(2, 2, 6, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     owner = torch.tensor([1, 0, 1])
     (shared,), (copied,) = law.draws_from([noise], owner=owner), law.draws_from([noise[owner]])
@@ -131,7 +122,7 @@ def test_models_may_share_their_noise():
 
 
 def test_two_streams_two_seeds_and_two_cases_have_different_draws():
-    law = mixture(lead=(4,)).select(torch.tensor([0, 0]))  # the same law twice
+    law = random_mixture(4).select(torch.tensor([0, 0]))  # the same law twice
     first = law.ensemble(5)
     assert not torch.isin(first.members[0], first.members[1]).any()
     for other in (law.ensemble(5, seed=1), law.ensemble(5, stream="others")):
@@ -150,7 +141,7 @@ def test_a_mixture_in_two_precisions_takes_the_wider():
 
 
 def test_sizes_of_a_mixture_are_those_of_its_parts():
-    law = mixture(lead=(5,), n_components=2, n_targets=3)
+    law = random_mixture(5, n_components=2, n_targets=3)
     assert (law.n_components, law.n_targets, law.batch_shape, law.event_shape) == (2, 3, (5,), (3,))
     wide = law.expand((4, 5))
     assert (wide.batch_shape, wide.event_shape) == ((4, 5), (3,))
@@ -158,7 +149,7 @@ def test_sizes_of_a_mixture_are_those_of_its_parts():
 
 
 def test_the_covariance_is_within_plus_between():
-    law = mixture()
+    law = random_mixture(2, 3)
     twin = MixtureSameFamily(Categorical(logits=law.logits), MultivariateNormal(law.loc, scale_tril=law.scale_tril))
     torch.testing.assert_close(law.covariance_matrix.diagonal(dim1=-2, dim2=-1), twin.variance, rtol=1e-11, atol=0)
     e, n = 1, 2
@@ -191,7 +182,7 @@ class TestDraws:
         assert not torch.isin(equally_weighted_draws(law, 7, stream="b").members, first).any()
 
     def test_those_of_a_mixture_are_its_own(self):
-        law, ids = mixture(lead=(4,)), torch.tensor([9, 3, 5, 1])
+        law, ids = random_mixture(4), torch.tensor([9, 3, 5, 1])
         ours = equally_weighted_draws(law, 6, 2, "s", ids)
         assert torch.equal(ours.members, law.ensemble(6, 2, "s", ids).members)
         assert not torch.equal(ours.members, law.ensemble(6, 2, "s").members)

@@ -21,6 +21,7 @@ from torch.distributions import (
     Uniform,
 )
 
+from builders import normal
 from prerank import Ensemble, GaussianMixture, energy_score
 from prerank.forecasts import Moved, equally_weighted_draws
 from prerank.recalibration import Affine, affine
@@ -29,10 +30,6 @@ from prerank.recalibration.affine import FittedAffine, marginals
 from prerank.recalibration.folds import mean_and_error
 
 ONLY = 1e-6  # a ridge so weak that it changes nothing
-
-
-def numbers(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def moved_log_density(forecast, y, shift, scale):
@@ -53,7 +50,7 @@ def wrong(mixed, observed):
 
 
 def test_single_targets_of_a_mixture_have_its_marginal_densities(mixed):
-    forecast, values = mixed(5, 3, dtype=torch.float32), numbers(7, 5, 3)
+    forecast, values = mixed(5, 3, dtype=torch.float32), normal(7, 5, 3)
     law = marginals(forecast, 0)
     assert all(part.dtype == torch.float64 for part in law[:4])
     assert law.freedom is None
@@ -67,7 +64,7 @@ def test_single_targets_of_a_mixture_have_its_marginal_densities(mixed):
 
 
 def test_an_observation_among_few_members_follows_students_law():
-    members, values = 3 * numbers(6, 5, 2), numbers(6, 2, seed=1)
+    members, values = 3 * normal(6, 5, 2), normal(6, 2, seed=1)
     law = marginals(Ensemble(members.float()), 0)
     scale = members.std(1) * math.sqrt(1 + 1 / 5)
     expected = stats.t(4, members.mean(1).numpy(), scale.numpy()).logpdf(values.numpy())
@@ -76,7 +73,7 @@ def test_an_observation_among_few_members_follows_students_law():
 
 
 def test_members_that_are_worth_fewer_than_two_leave_one_degree_of_freedom():
-    members, weights = numbers(3, 3, 2), torch.tensor([[0.9, 0.05, 0.05]]).double().expand(3, 3)
+    members, weights = normal(3, 3, 2), torch.tensor([[0.9, 0.05, 0.05]]).double().expand(3, 3)
     law = marginals(Ensemble(members, weights), 0)
     size = 1 / (0.81 + 2 * 0.0025)
     mean = (weights[..., None] * members).sum(1)
@@ -116,7 +113,7 @@ def test_a_few_cells_in_which_members_agree_do_not_decide(seed, held_out):
 
 
 def test_moved_members_that_score_worse_on_held_out_folds_are_not_kept(held_out, monkeypatch):
-    members, y = Ensemble(numbers(60, 20, 2)), 1.2 * numbers(60, 2, seed=1)
+    members, y = Ensemble(normal(60, 20, 2)), 1.2 * normal(60, 2, seed=1)
     given = held_out(y, 5)
     one = torch.ones(5, 2).double()
     assert affine._harms(members, given, 9 * one, one)
@@ -131,17 +128,17 @@ def test_moved_members_that_score_worse_on_held_out_folds_are_not_kept(held_out,
 
 
 BOUNDED = {
-    "LogNormal": Independent(LogNormal(numbers(40, 2), 0.5), 1),
+    "LogNormal": Independent(LogNormal(normal(40, 2), 0.5), 1),
     "Gamma": Independent(Gamma(2.0 * torch.ones(40, 2), torch.ones(2)), 1),
     "Dirichlet": Dirichlet(torch.ones(40, 2)),
-    "Uniform": Independent(Uniform(numbers(40, 2), 9.0), 1),
+    "Uniform": Independent(Uniform(normal(40, 2), 9.0), 1),
 }
 
 
 @pytest.mark.parametrize("name", BOUNDED)
 def test_a_law_with_bounds_is_never_moved_beyond_them_and_the_summary_says_so(name, held_out):
     forecast = BOUNDED[name]
-    step = Affine().fit(forecast, held_out(9 * numbers(40, 2)))
+    step = Affine().fit(forecast, held_out(9 * normal(40, 2)))
     assert (step.changed, step.why) == (False, "bounded")
     assert step.transform(forecast) is forecast
     assert "has bounds within reach" in step.summary()
@@ -149,18 +146,18 @@ def test_a_law_with_bounds_is_never_moved_beyond_them_and_the_summary_says_so(na
 
 def test_bounds_out_of_reach_are_no_bounds(held_out):
     far = Independent(Gamma(1e4 * torch.ones(40, 2), torch.ones(2)), 1)  # a hundred spreads from zero
-    assert Affine().fit(far, held_out(far.mean + 300 + 100 * numbers(40, 2))).changed
+    assert Affine().fit(far, held_out(far.mean + 300 + 100 * normal(40, 2))).changed
 
 
 def test_a_law_without_a_mean_or_a_variance_is_not_moved(held_out):
-    for law in (Cauchy(numbers(40, 2), 1.0), StudentT(1.5, numbers(40, 2), 1.0)):
-        step = Affine().fit(Independent(law, 1), held_out(9 * numbers(40, 2)))
+    for law in (Cauchy(normal(40, 2), 1.0), StudentT(1.5, normal(40, 2), 1.0)):
+        step = Affine().fit(Independent(law, 1), held_out(9 * normal(40, 2)))
         assert (step.changed, step.why) == (False, "no moments")
         assert "no finite mean and variance" in step.summary()
 
 
 def test_a_distribution_that_knows_its_moments_is_taken_for_a_normal_one():
-    forecast, values = Independent(Laplace(numbers(4, 2), torch.tensor([1.0, 3.0]).double()), 1), numbers(4, 2, seed=1)
+    forecast, values = Independent(Laplace(normal(4, 2), torch.tensor([1.0, 3.0]).double()), 1), normal(4, 2, seed=1)
     law = marginals(forecast, 0)
     assert law.freedom is None
     expected = Normal(forecast.mean, forecast.variance.sqrt()).log_prob(values)
@@ -270,9 +267,9 @@ def test_members_are_moved_about_their_weighted_mean_and_keep_their_weights():
 
 
 def test_a_normal_becomes_a_mixture_and_another_distribution_a_moved_one():
-    normal = MultivariateNormal(numbers(3, 2), torch.eye(2).double())
-    torch.testing.assert_close(FITTED.transform(normal).mean, normal.mean + FITTED.shift)
-    other = Independent(Laplace(numbers(3, 2), torch.ones(2).double()), 1)
+    gaussian = MultivariateNormal(normal(3, 2), torch.eye(2).double())
+    torch.testing.assert_close(FITTED.transform(gaussian).mean, gaussian.mean + FITTED.shift)
+    other = Independent(Laplace(normal(3, 2), torch.ones(2).double()), 1)
     found = FITTED.transform(other)
     assert type(found) is Moved
     assert found.base is other
@@ -291,11 +288,11 @@ def test_the_summary_of_an_affine_step_has_its_numbers():
 
 
 def test_a_moved_normal_is_the_normal_that_it_should_be():
-    mean, spread = numbers(4, 2), torch.tensor([1.0, 3.0]).double()
+    mean, spread = normal(4, 2), torch.tensor([1.0, 3.0]).double()
     shift, scale = torch.tensor([0.5, -1.0]), torch.tensor([2.0, 0.5])
     moved = Moved(Independent(Normal(mean, spread), 1), mean, shift, scale)
     exact = Independent(Normal(mean + shift, scale * spread), 1)
-    points = numbers(6, 4, 2, seed=1)
+    points = normal(6, 4, 2, seed=1)
     torch.testing.assert_close(moved.log_prob(points), exact.log_prob(points))
     torch.testing.assert_close(moved.mean, exact.mean)
     torch.testing.assert_close(moved.variance, exact.variance)
@@ -305,7 +302,7 @@ def test_a_moved_normal_is_the_normal_that_it_should_be():
 
 
 def test_draws_of_a_moved_law_are_moved_draws():
-    base = Independent(Laplace(numbers(4, 2), torch.ones(2).double()), 1)
+    base = Independent(Laplace(normal(4, 2), torch.ones(2).double()), 1)
     centre, shift, scale = base.mean, torch.tensor([0.5, -1.0]).double(), torch.tensor([2.0, 0.5]).double()
     moved = Moved(base, centre, shift, scale)
     drawn = equally_weighted_draws(base, 5, 0, "members").members
@@ -346,7 +343,7 @@ def test_one_target_outside_the_moved_support_is_enough():
 
 
 def test_the_smallest_loss_is_found_and_keeps_its_shape():
-    wanted = numbers(2, 3)
+    wanted = normal(2, 3)
     with torch.no_grad():
         found = smallest(
             lambda x: (x - wanted).square().sum(),

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.distributions import Distribution, Independent, Laplace, LogNormal, MultivariateNormal, Normal
 
+from builders import normal
 from prerank import Copula, Ensemble, GaussianMixture, Location, Marginal, Scale
 from prerank.forecasts import equally_weighted_draws
 from prerank.recalibration import Tilted
@@ -26,16 +27,12 @@ from prerank.recalibration.pit_coordinates import OldPITs, reference_draws
 CPU = torch.device("cpu")
 
 
-def numbers(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def positive(n_cases):
-    return Independent(LogNormal(numbers(n_cases, 2), torch.tensor([0.5, 1.0]).double()), 1)
+    return Independent(LogNormal(normal(n_cases, 2), torch.tensor([0.5, 1.0]).double()), 1)
 
 
 def test_a_kernel_density_has_scotts_widths_and_the_members_weights():
-    members, weights = numbers(3, 5, 2), 0.2 + torch.rand(3, 5, generator=torch.Generator().manual_seed(1))
+    members, weights = normal(3, 5, 2), 0.2 + torch.rand(3, 5, generator=torch.Generator().manual_seed(1))
     law = kernel_mixture(Ensemble(members.float()))
     width = members.std(1, correction=0) * 5 ** (-1 / 6)
     torch.testing.assert_close(law.scale_tril, torch.diag_embed(width[:, None].expand(3, 5, 2)), rtol=1e-5, atol=0)
@@ -51,21 +48,21 @@ def test_a_kernel_density_has_scotts_widths_and_the_members_weights():
 
 
 def test_every_forecast_with_a_density_is_taken_as_it_is(mixed):
-    mixture, other, members = mixed(3), positive(3), Ensemble(numbers(3, 5, 2))
+    mixture, other, members = mixed(3), positive(3), Ensemble(normal(3, 5, 2))
     assert as_density(mixture) is mixture
     assert as_density(other) is other
     assert isinstance(as_density(members), GaussianMixture)
     assert as_mixture(mixture) is mixture
     assert as_mixture(members).n_components == 5
-    normal = MultivariateNormal(numbers(3, 2), torch.eye(2).double())
-    assert torch.equal(as_mixture(normal).loc[:, 0], normal.loc)
+    gaussian = MultivariateNormal(normal(3, 2), torch.eye(2).double())
+    assert torch.equal(as_mixture(gaussian).loc[:, 0], gaussian.loc)
     with pytest.raises(TypeError, match="the CDFs of an Independent are not known in closed form"):
         as_mixture(other)
 
 
 def test_points_outside_the_support_have_no_density_and_the_others_their_own():
     law = positive(3)
-    points = numbers(3, 4, 2).exp()
+    points = normal(3, 4, 2).exp()
     expected = law.log_prob(points.movedim(1, 0)).movedim(0, 1)
     torch.testing.assert_close(log_density(law, points), expected)
     points[1, 2, 0], points[2, 0, 1] = -1.0, -2.0
@@ -90,10 +87,10 @@ class Unsaid(Distribution):
 
 
 def test_a_law_that_does_not_say_where_it_lives_is_asked_everywhere(mixed):
-    points = numbers(3, 4, 2)
+    points = normal(3, 4, 2)
     torch.testing.assert_close(log_density(Unsaid(3), points), -points.abs().sum(-1))
-    normal = MultivariateNormal(numbers(3, 2), torch.eye(2).double())
-    torch.testing.assert_close(log_density(normal, points), normal.log_prob(points.movedim(1, 0)).movedim(0, 1))
+    gaussian = MultivariateNormal(normal(3, 2), torch.eye(2).double())
+    torch.testing.assert_close(log_density(gaussian, points), gaussian.log_prob(points.movedim(1, 0)).movedim(0, 1))
     mixture = mixed(3)
     torch.testing.assert_close(log_density(mixture, points), mixture.log_density(points))
 
@@ -161,7 +158,7 @@ def test_a_forecast_of_several_models_or_without_cases_is_refused(mixed):
 
 
 def test_held_out_cases_are_counted_and_compared(mixed):
-    forecast, y = mixed(3), numbers(3, 2)
+    forecast, y = mixed(3), normal(3, 2)
     found, observed = held_out_cases(forecast, y.numpy(), at_least=3)
     assert found is forecast
     assert torch.equal(observed, y)
@@ -173,7 +170,7 @@ def test_held_out_cases_are_counted_and_compared(mixed):
 
 
 def test_pits_of_linear_preranks_of_a_mixture_are_its_cdfs(mixed):
-    law, points = mixed(4), numbers(4, 6, 2)
+    law, points = mixed(4), normal(4, 6, 2)
     found = OldPITs((Marginal(), Location()), 10, 0)(law, points, torch.arange(4))
     spread = law.scale_tril.square().sum(-1).sqrt()
     cdf = (
@@ -186,7 +183,7 @@ def test_pits_of_linear_preranks_of_a_mixture_are_its_cdfs(mixed):
 
 
 def test_other_pits_are_middle_ranks_among_reference_draws(mixed):
-    law, points = mixed(3), numbers(3, 6, 2)
+    law, points = mixed(3), normal(3, 6, 2)
     drawn = equally_weighted_draws(law, 30, 5, "reference of the tilt", torch.arange(3)).members
     points[0, 0] = drawn[0, 4]  # a tie
     found = OldPITs((Marginal(), Scale()), 30, 5)(law, points, torch.arange(3))
@@ -197,7 +194,7 @@ def test_other_pits_are_middle_ranks_among_reference_draws(mixed):
     ties = (reference[:, None] == values[..., None]).sum(-1)
     assert int(ties[0, 0]) == 1
     torch.testing.assert_close(found[..., 2], (below + (ties + 1) / 2) / 31, check_dtype=False)
-    other = Independent(Laplace(numbers(3, 2), torch.ones(2).double()), 1)
+    other = Independent(Laplace(normal(3, 2), torch.ones(2).double()), 1)
     drawn = equally_weighted_draws(other, 30, 5, "reference of the tilt", torch.arange(3)).members
     below = (drawn[:, None] < points[:, :, None]).sum(2)
     found = OldPITs((Marginal(),), 30, 5)(other, points.float(), torch.arange(3))
@@ -205,7 +202,7 @@ def test_other_pits_are_middle_ranks_among_reference_draws(mixed):
 
 
 def test_pits_depend_on_the_case_and_not_on_its_neighbours(mixed):
-    law, points, old = mixed(4), numbers(4, 6, 2), OldPITs((Scale(), Copula()), 30, 5)
+    law, points, old = mixed(4), normal(4, 6, 2), OldPITs((Scale(), Copula()), 30, 5)
     whole = old(law, points, torch.arange(4))
     some = torch.tensor([2, 0])
     torch.testing.assert_close(old(law.select(some), points[some], some), whole[some])
@@ -242,5 +239,5 @@ def test_joint_cdfs_are_learnt_from_few_draws(mixed, monkeypatch):
         "prerank.recalibration.pit_coordinates.equally_weighted_draws",
         lambda law, n, *rest: (asked.append(n), equally_weighted_draws(law, n, *rest))[1],
     )
-    OldPITs((Copula(),), 30, 0)(mixed(2), numbers(2, 3, 2), torch.arange(2))
+    OldPITs((Copula(),), 30, 0)(mixed(2), normal(2, 3, 2), torch.arange(2))
     assert sorted(asked) == [30, 250]

@@ -7,6 +7,7 @@ import pytest
 import torch
 from numpy.polynomial.legendre import legval
 
+from builders import uniform
 from prerank.recalibration.basis import by_case, legendre, log_tilt
 from prerank.recalibration.features import Features
 from prerank.recalibration.folds import folds_of
@@ -14,10 +15,6 @@ from prerank.recalibration.likelihood import Points
 from prerank.recalibration.path import _metric, ridge_path, solve
 
 CPU = torch.device("cpu")
-
-
-def uniform(*shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.distributions import Distribution, Independent, Laplace
 
+from builders import normal
 from prerank import Marginal, pce
 from prerank.forecasts import case_by_case, equally_weighted_draws
 from prerank.randomness import numpy_generator
@@ -21,10 +22,6 @@ from prerank.recalibration.pit_coordinates import OldPITs
 
 OLD = OldPITs((Marginal(),), 10, 3)
 THETA = torch.tensor([[0.3, -0.2], [0.1, 0.2]], dtype=torch.float64)
-
-
-def numbers(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.fixture
@@ -45,7 +42,7 @@ def score_of(weights, to_y, apart):
 
 @pytest.mark.parametrize("n_draws", [8, 9])
 def test_a_score_is_a_jackknife_of_pairs(n_draws, small):
-    x, log_weights, y = numbers(2, n_draws, seed=1), numbers(2, n_draws, seed=2), numbers(2, 1, seed=3)
+    x, log_weights, y = normal(2, n_draws, seed=1), normal(2, n_draws, seed=2), normal(2, 1, seed=3)
     apart = torch.stack([(x - x.roll(-s, 1)).abs() for s in (1, 2, 3)], 1)
     to_y, none = (x - y).abs(), torch.zeros(2, n_draws + 1).double()
     found = Pools(none[..., None], none, none, to_y, apart).score(log_weights)
@@ -98,11 +95,11 @@ def test_pools_are_draws_of_the_root_and_what_scores_need_of_them(
     kind, elements, mixed, held_out, small, monkeypatch, opaque
 ):
     monkeypatch.setattr("prerank._chunks.ELEMENTS", elements)
-    law, y = mixed(6), numbers(6, 2, seed=1)
+    law, y = mixed(6), normal(6, 2, seed=1)
     if kind == "other":
-        law = case_by_case(Independent(Laplace(numbers(6, 2), torch.ones(2).double()), 1))
+        law = case_by_case(Independent(Laplace(normal(6, 2), torch.ones(2).double()), 1))
     if kind == "opaque":
-        law = opaque(Independent(Laplace(numbers(6, 2), torch.ones(2).double()), 1))
+        law = opaque(Independent(Laplace(normal(6, 2), torch.ones(2).double()), 1))
     forecast = Tilted(law, OLD, THETA, pool=30) if kind == "tilted" else law
     guard = Guard.of(forecast, held_out(y, seed=5), OLD)
     drawn = equally_weighted_draws(law, 40, 5, "pool of the guard").members
@@ -133,7 +130,7 @@ def test_a_law_without_a_density_is_ranked_by_its_tilt_alone(held_out, small):
         def sample(self, sample_shape=()):
             return torch.randn(*sample_shape, 6, 2).double()
 
-    guard = Guard.of(Unsaid(), held_out(numbers(6, 2)), OLD)
+    guard = Guard.of(Unsaid(), held_out(normal(6, 2)), OLD)
     assert torch.equal(guard.pools.log_density, torch.zeros(6, 41).double())
     with pytest.raises(FrozenInstanceError):
         guard.before = None
@@ -141,7 +138,7 @@ def test_a_law_without_a_density_is_ranked_by_its_tilt_alone(held_out, small):
 
 
 def test_scores_are_made_of_double_precision(mixed, held_out, small):
-    law, y = mixed(6, dtype=torch.float32), numbers(6, 2).float()
+    law, y = mixed(6, dtype=torch.float32), normal(6, 2).float()
     pools = Guard.of(law, held_out(y), OLD).pools
     assert [part.dtype for part in pools[:4]] == [torch.float32, *[torch.float64] * 3]
     drawn = equally_weighted_draws(law, 40, 0, "pool of the guard").members
@@ -149,19 +146,19 @@ def test_scores_are_made_of_double_precision(mixed, held_out, small):
 
 
 def test_a_thousand_draws_of_each_case_are_paired_with_the_sixteen_next_ones(mixed, held_out):
-    pools = Guard.of(mixed(4), held_out(numbers(4, 2)), OLD).pools
+    pools = Guard.of(mixed(4), held_out(normal(4, 2)), OLD).pools
     assert pools.pits.shape == (4, 1001, 2)
     assert pools.apart.shape == (4, 16, 1000)
 
 
 def test_at_most_512_cases_are_scored(mixed, held_out, small):
     for n_cases in (512, 513):
-        assert len(Guard.of(mixed(n_cases), held_out(numbers(n_cases, 2)), OLD).cases) == 512
+        assert len(Guard.of(mixed(n_cases), held_out(normal(n_cases, 2)), OLD).cases) == 512
 
 
 def test_of_many_cases_some_are_scored_with_the_draws_that_they_would_have(mixed, held_out, small, monkeypatch, opaque):
     monkeypatch.setattr(module, "AT_MOST", 4)
-    law, y = mixed(9), numbers(9, 2, seed=1)
+    law, y = mixed(9), normal(9, 2, seed=1)
     guard = Guard.of(law, held_out(y, seed=5), OLD)
     chosen = sorted(numpy_generator(5, "cases of the guard").permutation(9)[:4].tolist())
     assert guard.cases.tolist() == chosen
@@ -171,19 +168,19 @@ def test_of_many_cases_some_are_scored_with_the_draws_that_they_would_have(mixed
     torch.testing.assert_close(guard.pools.to_y, whole.pools.to_y[chosen])
     torch.testing.assert_close(guard.pools.pits, whole.pools.pits[chosen])
     monkeypatch.setattr(module, "AT_MOST", 4)
-    other = opaque(Independent(Laplace(numbers(9, 2), torch.ones(2).double()), 1))  # cannot be cut
+    other = opaque(Independent(Laplace(normal(9, 2), torch.ones(2).double()), 1))  # cannot be cut
     assert len(Guard.of(other, held_out(y, seed=5), OLD).cases) == 9
 
 
 @pytest.mark.parametrize("with_features", [False, True])
 def test_a_verdict_is_of_coefficients_fitted_without_the_fold(with_features, mixed, held_out, small, monkeypatch):
     monkeypatch.setattr(module, "AT_MOST", 8)
-    law, y = mixed(12), numbers(12, 2, seed=1)
+    law, y = mixed(12), normal(12, 2, seed=1)
     weights = 0.5 + torch.rand(12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     given = held_out(y, 3, weights, blocks=torch.arange(12) // 2, seed=5)
     forecast = Tilted(law, OLD, 0.5 * THETA, pool=30)
     guard = Guard.of(forecast, given, OLD)
-    features = Features.of(numbers(12, 2, seed=4), 12, torch.device("cpu")) if with_features else None
+    features = Features.of(normal(12, 2, seed=4), 12, torch.device("cpu")) if with_features else None
     without = torch.stack([THETA, -THETA, 2 * THETA])
     if with_features:
         without = torch.stack([without, 0.5 * without.flip(0)], 1)

@@ -8,9 +8,11 @@ import torch
 from scipy.optimize import brentq
 from scipy.stats import chi, norm
 
+from builders import normal
 from prerank import Ensemble, GaussianMixture
 from prerank.forecasts import equally_weighted_draws
-from prerank.randomness import case_keys, normal, uniform
+from prerank.randomness import case_keys, uniform
+from prerank.randomness import normal as keyed_normal
 from prerank.recalibration import (
     EnsembleCopulaCoupling,
     HDRRecalibration,
@@ -29,10 +31,6 @@ from prerank.recalibration.quantiles import (
     normal_scores,
     plotting_levels,
 )
-
-
-def numbers(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def cdf(law, y, case, target):
@@ -104,7 +102,7 @@ def test_order_statistics_stand_at_k_over_n_plus_one():
 @pytest.mark.parametrize("elements", [1 << 20, 1])
 def test_recalibrated_quantiles_have_the_normal_scores_of_the_held_out_cases(elements, mixed, monkeypatch):
     monkeypatch.setattr("prerank._chunks.ELEMENTS", elements)
-    forecast, y = mixed(6), numbers(6, 2, seed=3)
+    forecast, y = mixed(6), normal(6, 2, seed=3)
     margins_ = RecalibratedMargins().fit(forecast, y)
     by_case = np.array([[norm.ppf(cdf(forecast, y[n, d].item(), n, d)) for d in range(2)] for n in range(6)])
     np.testing.assert_allclose(margins_.scores_, np.sort(by_case, 0), atol=1e-8)
@@ -121,17 +119,17 @@ def test_recalibrated_quantiles_have_the_normal_scores_of_the_held_out_cases(ele
 def test_margins_before_a_fit_and_of_other_targets_are_refused(mixed):
     with pytest.raises(ValueError, match="RecalibratedMargins is not fitted yet"):
         RecalibratedMargins().quantiles(mixed(3), 3)
-    margins_ = RecalibratedMargins().fit(mixed(3), numbers(3, 2))
+    margins_ = RecalibratedMargins().fit(mixed(3), normal(3, 2))
     with pytest.raises(ValueError, match="n_levels=0: a whole number of at least 1"):
         margins_.quantiles(mixed(3), 0)
     with pytest.raises(ValueError, match="fitted on 2 targets, but the forecast is for 3"):
         margins_.quantiles(mixed(3, 3), 3)
     with pytest.raises(ValueError, match="1 held-out cases; at least 2 are needed"):
-        RecalibratedMargins().fit(mixed(1), numbers(1, 2))
+        RecalibratedMargins().fit(mixed(1), normal(1, 2))
 
 
 def test_a_coupled_distribution_has_the_ranks_of_its_draws(mixed):
-    forecast, y = mixed(8), numbers(8, 2, seed=3)
+    forecast, y = mixed(8), normal(8, 2, seed=3)
     coupling = EnsembleCopulaCoupling(n_draws=7, seed=5).fit(forecast, y)
     members = coupling.transform(forecast).members
     raw = equally_weighted_draws(forecast, 7, 5, "raw members").members
@@ -143,14 +141,14 @@ def test_a_coupled_distribution_has_the_ranks_of_its_draws(mixed):
 
 
 def test_equal_members_are_put_in_the_order_of_random_numbers(mixed):
-    forecast, y = Ensemble(torch.zeros(5, 6, 2).double()), numbers(5, 2)
+    forecast, y = Ensemble(torch.zeros(5, 6, 2).double()), normal(5, 2)
     members = EnsembleCopulaCoupling(seed=4).fit(forecast, y).transform(forecast).members
     at_random = uniform(case_keys(4, torch.arange(5), "order of equal members"), (6, 2))
     assert torch.equal(members.argsort(1), at_random.argsort(1))
 
 
 def test_a_shuffle_takes_each_case_its_own_part_of_the_history(mixed):
-    forecast, y, history = mixed(6), numbers(6, 2, seed=3), numbers(9, 2, seed=4)
+    forecast, y, history = mixed(6), normal(6, 2, seed=3), normal(9, 2, seed=4)
     shuffle = SchaakeShuffle(history, n_draws=4, seed=2).fit(forecast, y)
     members = shuffle.transform(forecast).members
     picked = uniform(case_keys(2, torch.arange(6), "past observations"), (9,)).argsort(-1)[:, :4]
@@ -162,7 +160,7 @@ def test_a_shuffle_takes_each_case_its_own_part_of_the_history(mixed):
 
 
 def test_a_history_of_other_targets_or_no_numbers_is_refused(mixed):
-    forecast, y = mixed(6), numbers(6, 2)
+    forecast, y = mixed(6), normal(6, 2)
     for history in (torch.zeros(5, 3), torch.zeros(5, 2, 1), torch.zeros(2)):
         with pytest.raises(ValueError, match=r"(the history has shape .* targets are \(H, 2\)|axes)"):
             SchaakeShuffle(history).fit(forecast, y)
@@ -177,7 +175,7 @@ def test_a_history_of_other_targets_or_no_numbers_is_refused(mixed):
 @pytest.mark.parametrize("elements", [1 << 20, 1])
 def test_hdr_recalibration_picks_the_draw_of_the_pool_at_a_mass(elements, mixed, monkeypatch):
     monkeypatch.setattr("prerank._chunks.ELEMENTS", elements)
-    forecast, y = mixed(12), 3 * numbers(12, 2, seed=3)
+    forecast, y = mixed(12), 3 * normal(12, 2, seed=3)
     step = HDRRecalibration(n_draws=9, n_pool=20, seed=6).fit(forecast, y)
     masses = density_scale(forecast, 20, 6, "held-out pool").mass(forecast.log_density(y[:, None]))[:, 0]
     assert bool((masses > 1).any())
@@ -199,7 +197,7 @@ def test_hdr_recalibration_picks_the_draw_of_the_pool_at_a_mass(elements, mixed,
 
 
 def test_latent_vectors_of_a_mixture_are_normal_scores_of_conditional_laws(mixed):
-    law, points = mixed(3, dtype=torch.float32), numbers(3, 4, 2)
+    law, points = mixed(3, dtype=torch.float32), normal(3, 4, 2)
     found = latent_vectors(points, law)
     assert found.dtype == torch.float64
     cov = (law.scale_tril @ law.scale_tril.mT).double().numpy()
@@ -222,7 +220,7 @@ def test_latent_vectors_of_a_mixture_are_normal_scores_of_conditional_laws(mixed
 
 
 def test_parameters_in_single_precision_are_the_numbers_they_are(mixed):
-    law, points = mixed(3, dtype=torch.float32), numbers(3, 4, 2)
+    law, points = mixed(3, dtype=torch.float32), normal(3, 4, 2)
     wide = GaussianMixture(law.log_weights.double(), law.loc.double(), law.scale_tril.double())
     torch.testing.assert_close(latent_vectors(points, law), latent_vectors(points, wide), rtol=1e-11, atol=1e-11)
     y = points[:, 0].float()
@@ -236,14 +234,14 @@ def test_parameters_in_single_precision_are_the_numbers_they_are(mixed):
 @pytest.mark.parametrize("elements", [1 << 20, 1])
 def test_latent_recalibration_moves_lengths_along_their_directions(elements, mixed, monkeypatch):
     monkeypatch.setattr("prerank._chunks.ELEMENTS", elements)
-    forecast, y = mixed(12), 3 * numbers(12, 2, seed=3)
+    forecast, y = mixed(12), 3 * normal(12, 2, seed=3)
     step = LatentRecalibration(n_draws=5, seed=6).fit(forecast, y)
     lengths = latent_vectors(y[:, None], forecast).square().sum(-1).sqrt()[:, 0].sort().values
     torch.testing.assert_close(step.lengths_, lengths)
     assert step.n_targets_ == 2
     new = mixed(3, seed=9)
     members = step.transform(new).members
-    drawn = normal(case_keys(6, torch.arange(3), "latent"), (5, 2))
+    drawn = keyed_normal(case_keys(6, torch.arange(3), "latent"), (5, 2))
     length = drawn.square().sum(-1).sqrt()
     knots, observed = np.log(chi(2).ppf(np.arange(1, 13) / 13)), lengths.log().numpy()
     inside = np.interp(length.log().numpy(), knots, observed)

@@ -10,6 +10,7 @@ import xarray as xr
 from scipy.stats import beta, betabinom, binom
 from torch.distributions import Independent, Laplace, MultivariateNormal, Normal, Poisson, Uniform
 
+from builders import normal
 from prerank import Ensemble, GaussianMixture, Marginal
 from prerank.forecasts import equally_weighted_draws, select_cases
 from prerank.recalibration import HighestDensityRegions, PredictionRegion, Tilted
@@ -18,12 +19,8 @@ from prerank.recalibration.pit_coordinates import OldPITs
 from prerank.recalibration.regions import _reaching
 
 
-def numbers(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def laplace(n_cases):
-    return Independent(Laplace(numbers(n_cases, 2), torch.tensor([1.0, 2.0]).double()), 1)
+    return Independent(Laplace(normal(n_cases, 2), torch.tensor([1.0, 2.0]).double()), 1)
 
 
 def with_scores(scores):
@@ -62,7 +59,7 @@ def test_observations_without_density_bound_the_level():
 
 @pytest.mark.parametrize("kind", ["mixture", "members", "other"])
 def test_scores_are_masses_and_thresholds_the_log_densities_there(kind, mixed):
-    forecast, y, new = mixed(9), 2 * numbers(9, 2, seed=1), mixed(4, seed=5)
+    forecast, y, new = mixed(9), 2 * normal(9, 2, seed=1), mixed(4, seed=5)
     if kind == "members":
         forecast, new = forecast.ensemble(6), new.ensemble(6)
     elif kind == "other":
@@ -81,7 +78,7 @@ def test_scores_are_masses_and_thresholds_the_log_densities_there(kind, mixed):
 
 
 def test_points_at_the_threshold_are_inside(mixed):
-    law, y = mixed(4), numbers(4, 2)
+    law, y = mixed(4), normal(4, 2)
     own = log_density(law, y[:, None])[:, 0]
     change = torch.tensor([0.0, 1e-6, -1e-6, -1.0]).double()
     region = PredictionRegion(law, 0.9, own + change, 0.9, 10, 9)
@@ -201,7 +198,7 @@ def test_few_draws_for_a_volume_are_at_least_two_of_each_kind(mixed):
 
 
 def test_regions_of_weighted_members_are_those_of_their_kernels():
-    members, weights = Ensemble(numbers(5, 6, 2), torch.rand(5, 6) + 0.1), numbers(5, 2, seed=1)
+    members, weights = Ensemble(normal(5, 6, 2), torch.rand(5, 6) + 0.1), normal(5, 2, seed=1)
     region = HighestDensityRegions(n_draws=20).fit(members, weights).region(members, 0.5)
     assert isinstance(region.forecast, GaussianMixture)
     assert region.forecast.n_components == 6
@@ -213,8 +210,8 @@ WIDE, N_HELD_OUT, N_TARGETS = 5.0, 9, 10  # the score of every case hangs on the
 def repetitions(kind, count, seed):
     """Forecasts far too wide of ten cases each, the last one new, and observations: one repetition after another."""
     n_cases = count * (N_HELD_OUT + 1)
-    loc = numbers(n_cases, N_TARGETS, seed=seed)
-    y = loc + numbers(n_cases, N_TARGETS, seed=seed + 1)
+    loc = normal(n_cases, N_TARGETS, seed=seed)
+    y = loc + normal(n_cases, N_TARGETS, seed=seed + 1)
     spread = WIDE * torch.ones_like(loc)
     if kind == "mixture":
         law = GaussianMixture(torch.zeros(n_cases, 1), loc[:, None], torch.diag_embed(spread)[:, None])
@@ -241,7 +238,7 @@ def test_nine_held_out_cases_cover_nine_tenths_for_every_seed(kind, seed, opaque
 
 def test_a_score_is_one_function_of_forecast_and_observation(mixed):
     """What the promise rests on: the same case has the same score wherever it stands, held out or new."""
-    law, y = mixed(6), numbers(6, 2, seed=3)
+    law, y = mixed(6), normal(6, 2, seed=3)
     tilted = Tilted(law, OldPITs((Marginal(),), 20, 0), torch.tensor([[0.4, -0.3]]).double(), pool=60)
     for forecast in (law, laplace(6), tilted):
         order = torch.tensor([3, 0, 5, 1, 4, 2])

@@ -7,16 +7,13 @@ import pytest
 import torch
 from scipy.stats import kstest
 
+from builders import uniform
 from prerank import GaussianMixture, Location, Marginal
 from prerank.recalibration import Tilted
 from prerank.recalibration.basis import legendre, log_tilt
 from prerank.recalibration.likelihood import Points
 from prerank.recalibration.path import solve
 from prerank.recalibration.pit_coordinates import OldPITs
-
-
-def uniform(*shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def test_the_basis_is_orthonormal_for_uniform_pits():

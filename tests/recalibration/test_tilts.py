@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.distributions import Independent, Laplace, MultivariateNormal
 
+from builders import normal
 from prerank import Ensemble, GaussianMixture, Location, Marginal, Scale
 from prerank.forecasts import equally_weighted_draws
 from prerank.randomness import case_keys, uniform
@@ -26,10 +27,6 @@ SMALL = Tilt(degree=2, n_draws=16, n_reference=10, pool=50)
 CPU = torch.device("cpu")
 
 
-def numbers(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def exponent(law, points, theta=THETA, old=OLD):
     """Of one tilt, written out; the points' PITs are under the law itself."""
     basis = legendre(old(law, points, torch.arange(len(points))), theta.shape[-2])
@@ -37,7 +34,7 @@ def exponent(law, points, theta=THETA, old=OLD):
 
 
 def laplace(n_cases):
-    return Independent(Laplace(numbers(n_cases, 2), torch.ones(2).double()), 1)
+    return Independent(Laplace(normal(n_cases, 2), torch.ones(2).double()), 1)
 
 
 @pytest.mark.parametrize("by_cases", [False, True])
@@ -60,7 +57,7 @@ def test_moments_and_density_come_from_a_weighted_pool(by_cases, elements, mixed
     torch.testing.assert_close(tilted.effective_size, 1 / share.square().sum(1))
     error = (share.square().sum(1) - 1 / 60).sqrt()
     torch.testing.assert_close(tilted.log_normaliser_error, error)
-    points = numbers(3, 5, 4, 2, seed=1)
+    points = normal(3, 5, 4, 2, seed=1)
     own = exponent(law, points.reshape(15, 4, 2).movedim(0, 1), theta).movedim(1, 0).reshape(3, 5, 4)
     expected = law.log_prob(points) + own - weight.mean(1).log()
     torch.testing.assert_close(tilted.log_prob(points), expected)
@@ -129,7 +126,7 @@ def test_a_pool_that_is_kept_serves_every_part(mixed, monkeypatch):
 
 
 def test_exponents_are_remembered_for_the_same_points_until_they_change(mixed):
-    law, points = mixed(4), numbers(4, 5, 2)
+    law, points = mixed(4), normal(4, 5, 2)
     tilted = Tilted(law, OLD, THETA, pool=40)
     first = tilted.log_weights(points)
     assert tilted.log_weights(points) is first
@@ -179,7 +176,7 @@ def test_a_tilt_of_a_tilt_weighs_draws_of_the_root_by_both(mixed):
     twice = Tilted(once, replace(OLD, seed=4), 2 * THETA, pool=50)
     assert twice.root is law
     assert repr(twice) == "Tilted(GaussianMixture, 3 cases, 2 targets)"
-    points = numbers(3, 6, 2)
+    points = normal(3, 6, 2)
     expected = exponent(law, points) + exponent(once, points, 2 * THETA, replace(OLD, seed=4))
     torch.testing.assert_close(twice.log_weights(points), expected)
     pool = equally_weighted_draws(law, 50, 4, "pool for the normaliser").members
@@ -201,7 +198,7 @@ def test_a_value_of_other_cases_and_a_law_that_cannot_be_cut_are_refused(mixed, 
 @pytest.mark.parametrize("elements", [1 << 20, 1])
 def test_points_of_a_tilt_are_pits_with_the_observation_first(elements, mixed, held_out, monkeypatch):
     monkeypatch.setattr("prerank._chunks.ELEMENTS", elements)
-    law, y = mixed(5), numbers(5, 2)
+    law, y = mixed(5), normal(5, 2)
     given = held_out(y, preranks=(Marginal(),), seed=7)
     old = OldPITs((Marginal(), Scale()), 10, 7)
     found = SMALL.points(law, given, old)
@@ -213,7 +210,7 @@ def test_points_of_a_tilt_are_pits_with_the_observation_first(elements, mixed, h
 
 
 def test_points_of_a_second_tilt_are_draws_that_no_reference_has(mixed, held_out):
-    law, y = mixed(5), numbers(5, 2)
+    law, y = mixed(5), normal(5, 2)
     tilted = Tilted(law, OLD, THETA, pool=60, share=0.1)
     found = SMALL.points(tilted, held_out(y, seed=7), OLD)
     drawn = Tilted(law, OLD, THETA, pool=60).draws_to_rank(16, "draws of the tilt").members
@@ -231,7 +228,7 @@ def judged(mixed, observed, held_out):
         given = held_out(y, weights=weights, preranks=(Marginal(), Location()), features=features)
         lead = () if features is None else (features.values.shape[1],)
         candidates = [
-            Candidate(ridge, size * THETA.expand(*lead, 2, 3), None, numbers(12, seed=place), features)
+            Candidate(ridge, size * THETA.expand(*lead, 2, 3), None, normal(12, seed=place), features)
             for place, (ridge, size) in enumerate(((1.0, 0.5), (0.1, 1.0)))
         ]
         asked = []
@@ -295,7 +292,7 @@ def test_the_options_of_a_tilt_decide_what_is_harmless(judged, monkeypatch):
 
 
 def test_a_tilt_by_features_keeps_their_centre_and_spread(judged, monkeypatch, tmp_path):
-    features = Features.of(numbers(12, 2, seed=5), 12, CPU)
+    features = Features.of(normal(12, 2, seed=5), 12, CPU)
     tilt = replace(SMALL, by_features=True)
     step, _, given, pits, _ = judged(0, {1.0: GOOD}, monkeypatch, features, tilt)
     assert torch.equal(step.centre, features.centre)
@@ -337,9 +334,9 @@ def test_a_fitted_tilt_makes_the_tilted_forecast_that_it_describes(mixed):
     assert found.pool == 600  # worth 150 draws; ten times 60 is the most
     assert torch.equal(found.theta, THETA)
     assert fitted(ridge=None).transform(law) is law
-    normal = MultivariateNormal(numbers(4, 2), torch.eye(2).double())
-    assert isinstance(fitted().transform(normal).base, GaussianMixture)
-    centre, spread, features = torch.tensor([1.0]).double(), torch.tensor([2.0]).double(), numbers(4, 1, seed=6)
+    gaussian = MultivariateNormal(normal(4, 2), torch.eye(2).double())
+    assert isinstance(fitted().transform(gaussian).base, GaussianMixture)
+    centre, spread, features = torch.tensor([1.0]).double(), torch.tensor([2.0]).double(), normal(4, 1, seed=6)
     step = fitted(theta=THETA[None], centre=centre, spread=spread)
     assert (step.n_features, fitted().n_features) == (1, 0)
     given = step.transform(law, features)
@@ -384,7 +381,7 @@ def test_a_tilt_by_features_needs_them_and_another_does_not_look_at_them(mixed, 
     y = observed(law, 1)
     with pytest.raises(ValueError, match=r"Tilt\(by_features=True\) needs features"):
         replace(SMALL, by_features=True).fit(law, held_out(y, preranks=(Marginal(),)))
-    features = Features.of(numbers(20, 2, seed=5), 20, CPU)
+    features = Features.of(normal(20, 2, seed=5), 20, CPU)
     first, second = (SMALL.fit(law, held_out(y, preranks=(Marginal(),), features=given)) for given in (None, features))
     assert torch.equal(first.theta, second.theta)
     assert math.isfinite(first.own_weight)

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
+from builders import normal
 from prerank.forecasts import Ensemble, GaussianMixture, equally_weighted_draws
 from prerank.inputs import as_ensemble
 from prerank.scores import Fair, Paper, TwoSets, crps, energy, energy_score, nll, variogram_score
@@ -18,10 +19,6 @@ SCORES = {
 }
 every_score = pytest.mark.parametrize("score", SCORES.values(), ids=SCORES.keys())
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS)
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.fixture

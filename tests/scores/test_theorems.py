@@ -6,14 +6,11 @@ import pytest
 import torch
 from scipy.special import gamma
 
+from builders import normal
 from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.scores import Fair, Paper, TwoSets, crps, energy_score, nll, variogram_score
 
 ESTIMATORS = [Fair(), Paper(), TwoSets()]
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def mean_and_error(values):

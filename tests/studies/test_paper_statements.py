@@ -3,15 +3,12 @@
 import pytest
 import torch
 
+from builders import normal
 from prerank.calibration import inclusive_levels, pce, projected_pit
 from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.preranks import PCA, Copula, Location, Marginal, Scale
 from prerank.studies.published.statistic import plotted_statistic, printed_statistic
 from prerank.studies.scenarios import gaussian_vector
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def mixture(n_cases, n_targets, seed=0):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from builders import normal
 from prerank.calibration import pce
 from prerank.forecasts import GaussianMixture
 from prerank.models import MixtureNetwork
@@ -13,21 +14,17 @@ from prerank.training import PreRankPenalty
 SEVEN = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula()]
 
 
-def numbers(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def parameters(cases=4, components=2, targets=3):
     """Logits, means and factors that ask for gradients, and observations."""
-    factor = 0.4 * numbers(cases, components, targets, targets, seed=1).tril(-1)
-    factor = factor + torch.diag_embed(0.5 + numbers(cases, components, targets, seed=2).abs())
-    given = numbers(cases, components, seed=3), numbers(cases, components, targets, seed=4), factor
-    return [part.clone().requires_grad_() for part in given], numbers(cases, targets, seed=5)
+    factor = 0.4 * normal(cases, components, targets, targets, seed=1).tril(-1)
+    factor = factor + torch.diag_embed(0.5 + normal(cases, components, targets, seed=2).abs())
+    given = normal(cases, components, seed=3), normal(cases, components, targets, seed=4), factor
+    return [part.clone().requires_grad_() for part in given], normal(cases, targets, seed=5)
 
 
 def test_soft_draws_carry_gradients():
     inputs, _ = parameters()
-    noise = numbers(4, 5, 2, 4)
+    noise = normal(4, 5, 2, 4)
     assert torch.autograd.gradcheck(lambda *given: soft_draws(GaussianMixture(*given), noise), inputs)
 
 
@@ -54,7 +51,7 @@ def test_published_soft_draws_make_a_perfect_forecast_look_miscalibrated(benchma
 
 def test_several_models_at_once_are_those_models_one_by_one():
     network = MixtureNetwork(2, 3, 2, (8,), seeds=[0, 1, 2], dtype=torch.float64)
-    laws, y = network(numbers(20, 2)), numbers(20, 3, seed=1)
+    laws, y = network(normal(20, 2)), normal(20, 3, seed=1)
     penalty = PublishedPenalty(tuple(SEVEN), n_draws=10)
     together = penalty(y.expand(3, -1, -1), laws)
     alone = [penalty(y, GaussianMixture(laws.logits[e], laws.loc[e], laws.scale_tril[e])) for e in range(3)]
