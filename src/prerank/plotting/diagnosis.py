@@ -52,10 +52,10 @@ def histogram_panel(
         Densities.
     band : tuple of float
         Lower and upper edge of the band.
-    top : float, optional
-        Upper end of the axis; high enough for all bars if None.
     colour : str, default BLUE
         Colour of the bars.
+    top : float, optional
+        Upper end of the axis; high enough for all bars if None.
 
     Returns
     -------
@@ -97,6 +97,8 @@ def reliability_panel(
         Observed share minus level.
     half_width : ndarray, shape (n_levels,)
         Half the width of the band.
+    colour : str, default BLUE
+        Colour of the curve.
     shown : int, default 0
         The projection that is drawn in colour.
 
