@@ -174,6 +174,11 @@ def as_observations(y: Any) -> Tensor:
     -------
     Tensor, shape (..., n_cases, n_targets)
         Single or double precision.
+
+    Examples
+    --------
+    >>> as_observations([[1.0, 2.0], [3.0, 4.0]]).shape
+    torch.Size([2, 2])
     """
     if is_forecast(y):
         raise TypeError(
