@@ -36,6 +36,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python docs/_build/docstring_check.py
 	$(BIN)/sphinx-build --builder html --nitpicky --fail-on-warning --keep-going --quiet --jobs 2 docs build/site
 
 format: setup

@@ -1,6 +1,7 @@
 """Sphinx extension: autodoc for docstrings in Markdown, which is what pages are written in too.
 
-autodoc reads docstrings as reStructuredText. Here each becomes one directive, `markdown`, whose content MyST parses.
+autodoc reads docstrings as reStructuredText, and napoleon turns numpydoc's sections into it. Here a docstring becomes one
+directive, `markdown`, whose content MyST parses, its sections as definition lists.
 """
 
 import re
@@ -29,19 +30,48 @@ class Markdown(SphinxDirective):
 def as_markdown(_app: Any, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
     """Wrap the lines of a docstring into the directive, in place, as autodoc wants it."""
     if any(lines):
-        lines[:] = [".. markdown::", "", *("   " + line for line in fenced(without_headings(lines))), ""]
+        lines[:] = [".. markdown::", "", *("   " + line for line in fenced(with_sections(lines))), ""]
 
 
-def without_headings(lines: list[str]) -> list[str]:
-    """Underlined words (Parameters, as scikit-learn writes them) in bold: a docstring is no chapter of its page."""
+def with_sections(lines: list[str]) -> list[str]:
+    """Sections of numpydoc, an underlined word each, under a word in bold: a docstring is no chapter of its page."""
     found: list[str] = []
-    for line in lines:
-        if re.fullmatch(r"-{3,}", line.strip()) and found and found[-1].strip():
-            found[-1] = f"**{found[-1].strip()}**"
-            found.append("")
+    place, section = 0, ""
+    while place < len(lines):
+        line = lines[place]
+        if place + 1 < len(lines) and line.strip() and re.fullmatch(r"-{3,}", lines[place + 1].strip()):
+            section = line.strip()
+            found += ["", f"**{section}**", ""]
+            place += 2
+        elif section in _LISTS and line.strip():
+            end = place + 1
+            while end < len(lines) and (lines[end].startswith(" ") or not lines[end].strip()):
+                end += 1
+            found += _entry(section, line.strip(), [each.strip() for each in lines[place + 1 : end] if each.strip()])
+            place = end
+        elif section == "References":
+            found.append(re.sub(r"^\.\. \[(\d+)\]", r"\1.", line))
+            place += 1
         else:
-            found.append(line)
+            found.append(re.sub(r"(\[\d+\])_", r"\1", line))  # reStructuredText's mark of a reference
+            place += 1
     return found
+
+
+_LISTS = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns", "See Also")
+
+
+def _entry(section: str, head: str, description: list[str]) -> list[str]:
+    """One entry of a section: a name, or a type, and what is said of it."""
+    name, _, kind = head.partition(" : ")
+    if section == "See Also":
+        links = ", ".join(f"{{py:obj}}`.{each.strip()}`" for each in name.split(","))
+        return [f"- {links}{': ' if kind else ''}{kind}"]
+    if section in ("Parameters", "Attributes") or kind:
+        head = f"`{name}` : {kind}" if kind else f"`{name}`"
+    if not description:
+        return [head, ""]
+    return [head, f": {description[0]}", *("  " + each for each in description[1:]), ""]
 
 
 def fenced(lines: list[str]) -> list[str]:

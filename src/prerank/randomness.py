@@ -26,6 +26,20 @@ _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 def key(seed: int, *names: object) -> int:
     """A signed 64-bit key for a seed and any number of names.
 
+    Parameters
+    ----------
+    seed : int
+        The seed.
+    *names : object
+        What the random numbers are for, as text.
+
+    Returns
+    -------
+    int
+        A hash of seed and names.
+
+    Examples
+    --------
     >>> key(0, "draws") == key(0, "draws"), key(0, "draws") == key(1, "draws")
     (True, False)
     """
@@ -39,14 +53,40 @@ def _shift_right(x: Tensor, bits: int) -> Tensor:
 
 
 def mix(x: Tensor) -> Tensor:
-    """Scramble int64 values: a bijection whose output bits all depend on all input bits."""
+    """Scramble int64 values: a bijection whose output bits all depend on all input bits.
+
+    Parameters
+    ----------
+    x : Tensor of int64
+        Any shape.
+
+    Returns
+    -------
+    Tensor of int64
+        The same shape.
+    """
     x = (x ^ _shift_right(x, 30)) * _MIX_1
     x = (x ^ _shift_right(x, 27)) * _MIX_2
     return x ^ _shift_right(x, 31)
 
 
 def bits(keys: int | Tensor, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
-    """Random int64 values of shape `keys.shape + shape`: position j of key k is hash(k, j)."""
+    """Random int64 values: position j of key k is hash(k, j).
+
+    Parameters
+    ----------
+    keys : int or Tensor of int64
+        One key or several.
+    shape : sequence of int
+        Shape of the values of one key.
+    device : torch.device, optional
+        Device, where `keys` is a number.
+
+    Returns
+    -------
+    Tensor of int64, shape (*keys.shape, *shape)
+        Uniform over all 64-bit integers.
+    """
     if not isinstance(keys, Tensor):
         keys = torch.tensor(keys, dtype=torch.int64, device=device)
     count = int(np.prod(shape, dtype=np.int64)) if len(shape) else 1
@@ -60,8 +100,26 @@ def uniform(
     dtype: torch.dtype = torch.float64,
     device: torch.device | None = None,
 ) -> Tensor:
-    """Uniform numbers strictly inside (0, 1), of shape `keys.shape + shape`.
+    """Uniform numbers strictly inside (0, 1).
 
+    Parameters
+    ----------
+    keys : int or Tensor of int64
+        One key or several.
+    shape : sequence of int
+        Shape of the numbers of one key.
+    dtype : torch.dtype, default torch.float64
+        Floating type.
+    device : torch.device, optional
+        Device, where `keys` is a number.
+
+    Returns
+    -------
+    Tensor, shape (*keys.shape, *shape)
+        The numbers; those of a shorter shape are the first of a longer one.
+
+    Examples
+    --------
     >>> uniform(key(0, "example"), (2,)) == uniform(key(0, "example"), (5,))[:2]
     tensor([True, True])
     """
@@ -77,26 +135,87 @@ def normal(
     dtype: torch.dtype = torch.float64,
     device: torch.device | None = None,
 ) -> Tensor:
-    """Standard normal numbers of shape `keys.shape + shape`, by inversion of `uniform`."""
+    """Standard normal numbers, by inversion of `uniform`.
+
+    Parameters
+    ----------
+    keys : int or Tensor of int64
+        One key or several.
+    shape : sequence of int
+        Shape of the numbers of one key.
+    dtype : torch.dtype, default torch.float64
+        Floating type.
+    device : torch.device, optional
+        Device, where `keys` is a number.
+
+    Returns
+    -------
+    Tensor, shape (*keys.shape, *shape)
+        The numbers.
+    """
     return torch.special.ndtri(uniform(keys, shape, dtype, device))
 
 
 def case_keys(seed: int, case_ids: Tensor, *names: object) -> Tensor:
-    """One key per case: a function of the seed, the names and the case's identifier alone."""
+    """One key per case: a function of the seed, the names and the case's identifier alone.
+
+    Parameters
+    ----------
+    seed : int
+        The seed.
+    case_ids : Tensor of int, shape (n_cases,)
+        Identifiers of the cases.
+    *names : object
+        What the random numbers are for.
+
+    Returns
+    -------
+    Tensor of int64, shape (n_cases,)
+        The keys.
+    """
     return mix(mix(case_ids.to(torch.int64) * _GOLDEN + key(seed, *names)))
 
 
 def bits_of_steps(keys: Tensor, start: int, stop: int) -> Tensor:
-    """31 random bits for steps start..stop - 1 of keys (N,): (N, stop - start), each a function of its key and step alone.
+    """Random bits for the steps of a loop, each a function of its key and step alone.
 
     One round of the hash on keys that are well mixed already, as `case_keys` are: SplitMix64 as it was published.
+
+    Parameters
+    ----------
+    keys : Tensor of int64, shape (n_keys,)
+        Keys that are well mixed.
+    start : int
+        The first step.
+    stop : int
+        The step after the last.
+
+    Returns
+    -------
+    Tensor of int64, shape (n_keys, stop - start)
+        31 random bits each.
     """
     counter = torch.arange(start + 1, stop + 1, dtype=torch.int64, device=keys.device) * _GOLDEN
     return _shift_right(mix(keys[:, None] + counter), 33)
 
 
 def torch_generator(seed: int, *names: object, device: torch.device | str = "cpu") -> torch.Generator:
-    """A torch generator of its own for a seed and names, for draws that need not be keyed one by one."""
+    """A torch generator of its own for a seed and names, for draws that need not be keyed one by one.
+
+    Parameters
+    ----------
+    seed : int
+        The seed.
+    *names : object
+        What the random numbers are for.
+    device : torch.device or str, default 'cpu'
+        Device of the generator.
+
+    Returns
+    -------
+    torch.Generator
+        A seeded generator.
+    """
     return torch.Generator(device).manual_seed(key(seed, *names) & ((1 << 63) - 1))
 
 
@@ -104,6 +223,20 @@ def torch_generator(seed: int, *names: object, device: torch.device | str = "cpu
 def seeded(seed: int, *names: object) -> Iterator[None]:
     """Torch's global generators under a key of their own, restored afterwards: for code that takes no generator.
 
+    Parameters
+    ----------
+    seed : int
+        The seed.
+    *names : object
+        What the random numbers are for.
+
+    Yields
+    ------
+    None
+        Nothing: draws inside the block are seeded.
+
+    Examples
+    --------
     >>> with seeded(0, "example"):
     ...     first = torch.rand(3)
     >>> with seeded(0, "example"):
@@ -117,15 +250,44 @@ def seeded(seed: int, *names: object) -> Iterator[None]:
 
 
 def numpy_generator(seed: int, *names: object) -> np.random.Generator:
-    """A NumPy generator of its own for a seed and names, for simulations on the host."""
+    """A NumPy generator of its own for a seed and names, for simulations on the host.
+
+    Parameters
+    ----------
+    seed : int
+        The seed.
+    *names : object
+        What the random numbers are for.
+
+    Returns
+    -------
+    numpy.random.Generator
+        A seeded generator.
+    """
     return np.random.default_rng(key(seed, *names) & ((1 << 64) - 1))
 
 
 def normals_of_step(keys: Tensor, step: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Standard normal numbers of shape `keys.shape + shape` for a step of a loop; keys (S,), step an int64 scalar.
+    """Standard normal numbers for a step of a loop.
 
-    On a CPU torch's own generator is several times faster than the hash, and reading the step costs nothing there. On a
-    GPU the hash is used, because a captured graph can advance `step` but cannot seed a generator.
+    On a CPU torch's own generator is several times faster than the hash, and reading the step costs nothing there. On
+    a GPU the hash is used, because a captured graph can advance `step` but cannot seed a generator.
+
+    Parameters
+    ----------
+    keys : Tensor of int64, shape (n_keys,)
+        One key per stream.
+    step : Tensor of int64
+        The step, a scalar.
+    shape : sequence of int
+        Shape of the numbers of one key.
+    dtype : torch.dtype
+        Floating type.
+
+    Returns
+    -------
+    Tensor, shape (n_keys, *shape)
+        The numbers.
     """
     result = torch.empty(*keys.shape, *shape, dtype=dtype, device=keys.device)
     if fused := kernel_for(NORMALS, result):

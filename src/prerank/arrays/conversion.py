@@ -17,10 +17,31 @@ _EXACT_IN_SINGLE = 1 << 24  # whole numbers up to here are float32 numbers
 def as_tensor(value: Any, what: str = "input") -> Tensor:
     """A floating-point tensor from a tensor, an array, a DataFrame, a DataArray or nested lists.
 
-    Shares memory where it can. Whole numbers and booleans become the default floating type of their world, half precision
-    becomes single. What a NumPy mask hides and pandas calls NA is missing, so NaN. Everything else (complex numbers,
-    text, dates, sparse matrices, distributions) is refused by name.
+    Shares memory where it can. Whole numbers and booleans become the default floating type of their world, half
+    precision becomes single. What a NumPy mask hides and pandas calls NA is missing, so NaN. Everything else (complex
+    numbers, text, dates, sparse matrices, distributions) is refused by name.
 
+    Parameters
+    ----------
+    value : array_like
+        Numbers.
+    what : str, default 'input'
+        What messages call it.
+
+    Returns
+    -------
+    Tensor
+        Single or double precision.
+
+    Raises
+    ------
+    TypeError
+        If it holds no real numbers.
+    ValueError
+        If rows have different lengths.
+
+    Examples
+    --------
     >>> as_tensor(np.ma.masked_equal([1.0, -999.0], -999.0))
     tensor([1., nan], dtype=torch.float64)
     """
@@ -144,6 +165,18 @@ def _remedy(kind: str) -> str:
 def as_observations(y: Any) -> Tensor:
     """Observations (..., N, D); one axis alone is refused because it could be cases or targets.
 
+    Parameters
+    ----------
+    y : array_like, shape (..., n_cases, n_targets)
+        Observations.
+
+    Returns
+    -------
+    Tensor, shape (..., n_cases, n_targets)
+        Single or double precision.
+
+    Examples
+    --------
     >>> as_observations([[1.0, 2.0], [3.0, 4.0]]).shape
     torch.Size([2, 2])
     """

@@ -10,12 +10,34 @@ from prerank.datasets.table import Card, Table
 class Diabetes:
     """Six serum measurements of 442 patients as joint targets, given age, sex, body mass index and blood pressure.
 
-    The data of Efron, Hastie, Johnstone and Tibshirani (2004), "Least angle regression", as scikit-learn carries them,
-    in their original units. Disease progression, the usual target, is left out: it was measured a year later.
+    In their original units. Disease progression, the usual target, is left out: it was measured a year later.
+
+    References
+    ----------
+    .. [1] Efron, B., Hastie, T., Johnstone, I. and Tibshirani, R. (2004). Least angle regression. Annals of Statistics 32,
+       407-499. The data are those that scikit-learn carries.
+
+    Examples
+    --------
+    >>> Diabetes().table(n_cases=100).n_targets
+    6
     """
 
     def table(self, n_cases: int = 442, seed: int = 0) -> Table:
-        """The first `n_cases` patients; the seed plays no part."""
+        """The first patients.
+
+        Parameters
+        ----------
+        n_cases : int, default 442
+            Number of patients.
+        seed : int, default 0
+            Unused: the data are what they are.
+
+        Returns
+        -------
+        Table
+            Four features and six targets.
+        """
         from sklearn.datasets import load_diabetes
 
         values = load_diabetes(scaled=False).data[:n_cases]

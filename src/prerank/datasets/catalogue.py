@@ -33,7 +33,43 @@ class Copy:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One row of the catalogue. Rows, features and targets are those of the paper, after cleaning."""
+    """One row of the catalogue. Rows, features and targets are those of the paper, after cleaning.
+
+    Parameters
+    ----------
+    name : str
+        What `load` knows it by.
+    n_rows : int
+        Number of rows.
+    n_features : int
+        Number of features L.
+    n_targets : int
+        Number of targets D.
+    path : str
+        Where the file is upstream, below the folder of data.
+    blob : str
+        Git blob id of the file.
+    targets : LastColumns or NamedColumns
+        Which columns are targets.
+    licence : str
+        Terms of use.
+    summary : str
+        What it is about.
+    drop : tuple of str, default ()
+        Columns that are left out.
+    keep : tuple of str, default ()
+        The only columns that are read, if any are named.
+    alphabetical : bool, default False
+        Whether features are sorted by name.
+    header : bool, default True
+        Whether the first line of a CSV file has names.
+    agreement : str, optional
+        What a user has to accept.
+    n_rows_inferred : bool, default False
+        Whether the paper does not give the number of rows.
+    other_copies : tuple of Copy, default ()
+        Further places of the file.
+    """
 
     name: str
     n_rows: int
@@ -135,6 +171,23 @@ _BY_NAME = {dataset.name: dataset for dataset in PAPER_DATASETS}
 def dataset(name: str) -> Dataset:
     """The catalogue's row of a name.
 
+    Parameters
+    ----------
+    name : str
+        Name of one of the paper's datasets.
+
+    Returns
+    -------
+    Dataset
+        What it is and where it comes from.
+
+    Raises
+    ------
+    DataError
+        If the paper has no such dataset.
+
+    Examples
+    --------
     >>> dataset("wq").n_targets
     14
     """

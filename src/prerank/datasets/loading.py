@@ -31,10 +31,38 @@ def load(
 ) -> Table:
     """The dataset of a name, cleaned by the paper's rules, rows in the order of the source.
 
-    It comes from the folder in PRERANK_DATA, else from the cache, else from upstream (unless `download=False`),
-    verified each time. `accept_licence=True` says that you accept the agreement of a dataset that has one (the
-    three MEPS panels). Conversion to `dtype` is the last step.
+    It comes from the folder in PRERANK_DATA, else from the cache, else from upstream, verified each time.
 
+    Parameters
+    ----------
+    name : str
+        Name of a dataset; an unknown name is refused with the list of them.
+    accept_licence : bool, default False
+        True says that you accept the agreement of a dataset that has one (the three MEPS panels).
+    download : bool, default True
+        Whether upstream may be asked.
+    dtype : dtype_like, default numpy.float32
+        Floating type; the conversion is the last step.
+    upstream : Upstream, default GitHub
+        Which server to ask, and how far to go.
+
+    Returns
+    -------
+    Table
+        Features, targets and a card.
+
+    Raises
+    ------
+    DataError
+        `LicenceError`, `NotLocalError`, `DownloadError`, `IntegrityError` or `StorageError` say what went wrong.
+
+    See Also
+    --------
+    load_file : a file of your own
+    fetch : download only
+
+    Examples
+    --------
     >>> load("diabetes")
     Table 'diabetes': 442 cases, 4 features, 6 targets (total_cholesterol, ldl, hdl, cholesterol_ratio, ...)
     """
@@ -73,13 +101,36 @@ def load_file(
     file_format: Format | None = None,
     dtype: DTypeLike = np.float32,
 ) -> Table:
-    """Your own CSV, ARFF, Parquet or Feather file, cleaned by the same rules; every other column is a feature.
+    r"""Your own CSV, ARFF, Parquet or Feather file, cleaned by the same rules; every other column is a feature.
 
-    The format follows from the suffix unless given: `file_format=Csv(header=False, delimiter=";")`.
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    targets : sequence of str
+        Columns that are targets.
+    drop : sequence of str, default ()
+        Columns that are left out.
+    file_format : Format, optional
+        How the file is read, such as `Csv(header=False, delimiter=";")`; by its suffix if None.
+    dtype : dtype_like, default numpy.float32
+        Floating type of the table.
 
+    Returns
+    -------
+    Table
+        Features, targets and a card.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, or holds what is no number.
+
+    Examples
+    --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "rivers.csv"
-    >>> _ = path.write_text("rain,level,flow\\n" + "\\n".join(f"{i},{i / 2},{i * i}" for i in range(20)))
+    >>> _ = path.write_text("rain,level,flow\n" + "\n".join(f"{i},{i / 2},{i * i}" for i in range(20)))
     >>> load_file(path, targets=["level", "flow"])
     Table 'rivers': 20 cases, 1 feature, 2 targets (level, flow)
     """
@@ -93,7 +144,27 @@ def load_file(
 
 
 def fetch(name: str, *, accept_licence: bool = False, upstream: Upstream = GITHUB) -> Path:
-    """Bring a dataset's file to the cache, verified, and return where it is; nothing is downloaded twice."""
+    """Bring a dataset's file to the cache, verified; nothing is downloaded twice.
+
+    Parameters
+    ----------
+    name : str
+        Name of one of the paper's datasets.
+    accept_licence : bool, default False
+        True says that you accept the agreement of a dataset that has one.
+    upstream : Upstream, default GitHub
+        Which server to ask, and how far to go.
+
+    Returns
+    -------
+    pathlib.Path
+        Where the file is.
+
+    Raises
+    ------
+    DataError
+        If there is nothing to fetch, or it cannot be had.
+    """
     if name in builtin.BUILTIN:
         raise DataError(f"{name!r} is built in: there is nothing to fetch; load it.")
     chosen = _known(name)

@@ -35,6 +35,24 @@ class SplitProtocol:
     The calibration part holds at most `calibration_cap` rows; the surplus is shared equally by the other three. Sizes
     are truncated, in exact arithmetic, and the test part takes the remainder.
 
+    Parameters
+    ----------
+    train : Fraction, default 2/5
+        Share of the training part.
+    validation : Fraction, default 1/10
+        Share of the validation part.
+    calibration : Fraction, default 3/10
+        Share of the calibration part.
+    calibration_cap : int or None, default 2048
+        The most rows of the calibration part; None for no limit.
+
+    Raises
+    ------
+    DataError
+        If a share is negative or none is left for the test part.
+
+    Examples
+    --------
     >>> PAPER_SPLIT.sizes(7_207)
     Sizes(train=2920, validation=758, calibration=2048, test=1481)
     """
@@ -52,7 +70,18 @@ class SplitProtocol:
             )
 
     def sizes(self, n_cases: int) -> Sizes:
-        """The sizes of the parts of a table with `n_cases` rows."""
+        """Sizes of the parts of a table.
+
+        Parameters
+        ----------
+        n_cases : int
+            Rows of the table.
+
+        Returns
+        -------
+        Sizes
+            Rows of train, validation, calibration and test.
+        """
         calibration = Fraction(self.calibration) * n_cases
         surplus = Fraction(0)
         if self.calibration_cap is not None and calibration > self.calibration_cap:
@@ -69,7 +98,17 @@ PAPER_SPLIT = SplitProtocol()
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Standardised features `x` and targets `y` of some rows, and which rows of the table they are."""
+    """Some rows of a table, standardised.
+
+    Attributes
+    ----------
+    x : ndarray, shape (n_cases, n_features)
+        Features.
+    y : ndarray, shape (n_cases, n_targets)
+        Targets.
+    rows : ndarray of int, shape (n_cases,)
+        Which rows of the table they are; they serve as case identifiers.
+    """
 
     x: NDArray[np.floating]
     y: NDArray[np.floating]
@@ -81,9 +120,24 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The four parts and the standardisers of features and targets, made from `train` alone.
+    """The four parts of a table and the standardisers, made from `train` alone.
 
-    `y_scaler.inverse` brings forecasts back to the targets' units; `part.rows` are case identifiers.
+    Attributes
+    ----------
+    train : Part
+        Rows to fit to.
+    validation : Part
+        Rows for early stopping.
+    calibration : Part
+        Rows for recalibration.
+    test : Part
+        Rows for evaluation.
+    x_scaler : Standardiser
+        Of the features.
+    y_scaler : Standardiser
+        Of the targets; `inverse` brings forecasts back to their units.
+    seed : int
+        Seed of the split.
     """
 
     train: Part
@@ -138,9 +192,32 @@ def published_order(n_cases: int, seed: int) -> NDArray[np.int64]:
 def split(table: Table, seed: int, protocol: SplitProtocol = PAPER_SPLIT, order: Order = keyed_order) -> Split:
     """Split a table into train, validation, calibration and test, and standardise by the training part.
 
-    The same seed gives the same rows on any machine. Validation and test rows never enter the statistics. `order` is how
-    rows are shuffled: `published_order` for the rows of the published experiments.
+    The same seed gives the same rows on any machine. Validation and test rows never enter the statistics.
 
+    Parameters
+    ----------
+    table : Table
+        Features and targets.
+    seed : int
+        Seed of the shuffling.
+    protocol : SplitProtocol, default SplitProtocol()
+        Sizes of the parts; the default is the paper's.
+    order : callable, default keyed_order
+        How rows are shuffled, (number of rows, seed) to row numbers; `published_order` for the rows of the published
+        experiments.
+
+    Returns
+    -------
+    Split
+        The parts and the standardisers.
+
+    Raises
+    ------
+    DataError
+        If there are too few rows, or a target does not vary in the training part.
+
+    Examples
+    --------
     >>> from prerank.datasets.loading import load
     >>> split(load("diabetes"), seed=0).sizes
     Sizes(train=176, validation=44, calibration=132, test=90)

@@ -14,11 +14,20 @@ OFFSET = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Standardiser:
-    """Subtract `mean` (K,), divide by `scale` (K,) = sd + 1e-7; `inverse` undoes it.
+    """Standardisation of columns: subtract the mean, divide by the standard deviation plus 1e-7.
 
     Statistics are kept in float64; results have the type of what was passed. Both ways take (..., K), so members
     (N, M, D) go back to the targets' units in one call, as NumPy arrays or as torch tensors.
 
+    Parameters
+    ----------
+    mean : ndarray, shape (n_columns,)
+        What is subtracted.
+    scale : ndarray, shape (n_columns,)
+        What is divided by.
+
+    Examples
+    --------
     >>> scaler = Standardiser.fit(np.array([[1.0], [2.0], [3.0]]))
     >>> scaler.apply(np.array([[2.0], [4.0]])).round(4).tolist()
     [[0.0], [2.0]]
@@ -31,7 +40,18 @@ class Standardiser:
 
     @classmethod
     def fit(cls, values: NDArray[np.floating]) -> "Standardiser":
-        """The mean and sd (n - 1) of the columns of `values` (n, K)."""
+        """Means and standard deviations (divisor n - 1) of columns.
+
+        Parameters
+        ----------
+        values : ndarray, shape (n_cases, n_columns)
+            Rows to take them from, at least two.
+
+        Returns
+        -------
+        Standardiser
+            The fitted transformation.
+        """
         if len(values) < 2:
             raise DataError(f"A standard deviation needs at least 2 rows, got {len(values)}.")
         mean = values.mean(axis=0, dtype=np.float64)
@@ -39,7 +59,18 @@ class Standardiser:
         return cls(mean, sd + OFFSET)
 
     def apply(self, values: Any) -> Any:
-        """From units of the data to standard units."""
+        """From units of the data to standard units.
+
+        Parameters
+        ----------
+        values : ndarray or Tensor, shape (..., n_columns)
+            Values in units of the data.
+
+        Returns
+        -------
+        ndarray or Tensor, shape (..., n_columns)
+            Standardised values, of the type that was passed.
+        """
         if hasattr(values, "new_tensor"):
             return (values - values.new_tensor(self.mean)) / values.new_tensor(self.scale)
         result = np.empty_like(values)
@@ -48,7 +79,18 @@ class Standardiser:
         return result
 
     def inverse(self, values: Any) -> Any:
-        """From standard units back to units of the data."""
+        """From standard units back to units of the data.
+
+        Parameters
+        ----------
+        values : ndarray or Tensor, shape (..., n_columns)
+            Standardised values.
+
+        Returns
+        -------
+        ndarray or Tensor, shape (..., n_columns)
+            Values in units of the data, of the type that was passed.
+        """
         if hasattr(values, "new_tensor"):
             return values * values.new_tensor(self.scale) + values.new_tensor(self.mean)
         return (values * self.scale + self.mean).astype(values.dtype)

@@ -28,7 +28,20 @@ class Recipe(Protocol):
     """Something that makes a table."""
 
     def table(self, n_cases: int = 2000, seed: int = 0) -> Table:
-        """A table of `n_cases` rows; the same numbers for the same seed."""
+        """A table of synthetic cases.
+
+        Parameters
+        ----------
+        n_cases : int, default 2000
+            Number of rows.
+        seed : int, default 0
+            The same numbers for the same seed.
+
+        Returns
+        -------
+        Table
+            Features and targets.
+        """
 
 
 class _Parameters(NamedTuple):
@@ -43,6 +56,13 @@ class Heteroscedastic:
 
     $\mu_d = \sin(\pi(x_1 + d/D))$, $s_d = 0.2 + 0.4(1 + \sin(\pi x_2 + d))$ and $R_{ij} = (0.8 x_1)^{|i-j|}$.
 
+    Parameters
+    ----------
+    n_targets : int, default 2
+        Number of targets D.
+
+    Examples
+    --------
     >>> import torch
     >>> recipe = Heteroscedastic(n_targets=3)
     >>> table = recipe.table(n_cases=100)
@@ -53,7 +73,22 @@ class Heteroscedastic:
     n_targets: int = 2
 
     def parameters(self, x: ArrayLike) -> _Parameters:
-        """Logits (N, 1), loc (N, 1, D) and Cholesky factors (N, 1, D, D) of the law."""
+        """Parameters of the true distribution.
+
+        Parameters
+        ----------
+        x : array_like, shape (n_cases, 2)
+            Features, unscaled.
+
+        Returns
+        -------
+        logits : ndarray, shape (n_cases, n_components)
+            Logarithms of the weights, up to a constant.
+        loc : ndarray, shape (n_cases, n_components, n_targets)
+            Means.
+        scale_tril : ndarray, shape (n_cases, n_components, n_targets, n_targets)
+            Cholesky factors.
+        """
         first, second = _features(x)
         d = _positions(self.n_targets)
         loc = np.sin(np.pi * (first[:, None] + d / self.n_targets))
@@ -62,11 +97,35 @@ class Heteroscedastic:
         return _Parameters(np.zeros((len(first), 1)), loc[:, None], factor[:, None])
 
     def law(self, x: ArrayLike) -> "GaussianMixture":
-        """The true law of the targets at features `x` (N, 2), in float64."""
+        """The true distribution of the targets, in float64.
+
+        Parameters
+        ----------
+        x : array_like, shape (n_cases, 2)
+            Features, unscaled.
+
+        Returns
+        -------
+        GaussianMixture
+            The forecast of an oracle.
+        """
         return _mixture(self.parameters(x))
 
     def table(self, n_cases: int = 2000, seed: int = 0) -> Table:
-        """A table of `n_cases` rows; the same numbers for the same seed."""
+        """Draw a table of cases.
+
+        Parameters
+        ----------
+        n_cases : int, default 2000
+            Number of rows.
+        seed : int, default 0
+            The same numbers for the same seed.
+
+        Returns
+        -------
+        Table
+            Two features, uniform on (-1, 1), and the targets.
+        """
         return _mixture_table(self, "heteroscedastic", "one Gaussian whose moments move with x", n_cases, seed)
 
 
@@ -76,12 +135,40 @@ class Bimodal:
 
     $\pi_1 = \mathrm{sigmoid}(2 x_1)$, $m_d = (-1)^d (1 + x_2 / 2)$, every scale is $0.3 + 0.1 x_2$, and within a
     component $R_{ij} = (\pm 0.5)^{|i-j|}$. No Gaussian comes near it.
+
+    Parameters
+    ----------
+    n_targets : int, default 2
+        Number of targets D.
+
+    Examples
+    --------
+    >>> import torch
+    >>> recipe = Bimodal(n_targets=3)
+    >>> table = recipe.table(n_cases=100)
+    >>> recipe.law(table.x).log_prob(torch.as_tensor(table.y)).shape
+    torch.Size([100])
     """
 
     n_targets: int = 2
 
     def parameters(self, x: ArrayLike) -> _Parameters:
-        """Logits (N, 2), loc (N, 2, D) and Cholesky factors (N, 2, D, D) of the law."""
+        """Parameters of the true distribution.
+
+        Parameters
+        ----------
+        x : array_like, shape (n_cases, 2)
+            Features, unscaled.
+
+        Returns
+        -------
+        logits : ndarray, shape (n_cases, n_components)
+            Logarithms of the weights, up to a constant.
+        loc : ndarray, shape (n_cases, n_components, n_targets)
+            Means.
+        scale_tril : ndarray, shape (n_cases, n_components, n_targets, n_targets)
+            Cholesky factors.
+        """
         first, second = _features(x)
         logits = np.stack([first, -first], axis=1)
         mode = (1 + second / 2)[:, None] * (-1) ** _positions(self.n_targets)
@@ -90,11 +177,35 @@ class Bimodal:
         return _Parameters(logits, np.stack([mode, -mode], axis=1), np.stack(factors, axis=1))
 
     def law(self, x: ArrayLike) -> "GaussianMixture":
-        """The true law of the targets at features `x` (N, 2), in float64."""
+        """The true distribution of the targets, in float64.
+
+        Parameters
+        ----------
+        x : array_like, shape (n_cases, 2)
+            Features, unscaled.
+
+        Returns
+        -------
+        GaussianMixture
+            The forecast of an oracle.
+        """
         return _mixture(self.parameters(x))
 
     def table(self, n_cases: int = 2000, seed: int = 0) -> Table:
-        """A table of `n_cases` rows; the same numbers for the same seed."""
+        """Draw a table of cases.
+
+        Parameters
+        ----------
+        n_cases : int, default 2000
+            Number of rows.
+        seed : int, default 0
+            The same numbers for the same seed.
+
+        Returns
+        -------
+        Table
+            Two features, uniform on (-1, 1), and the targets.
+        """
         return _mixture_table(self, "bimodal", "two Gaussians whose weights move with x", n_cases, seed)
 
 
@@ -104,18 +215,52 @@ class ClaytonDependent:
 
     The mean of target d is $(1 + d/D) e^{x_2/2}$, the copula's strength $\theta = 2 e^{x_1}$ (Kendall's tau
     $\theta / (\theta + 2)$, from 0.27 to 0.73).
+
+    Parameters
+    ----------
+    n_targets : int, default 2
+        Number of targets D.
+
+    Examples
+    --------
+    >>> ClaytonDependent(n_targets=3).table(n_cases=100).y.shape
+    (100, 3)
     """
 
     n_targets: int = 2
 
     def law(self, x: ArrayLike) -> ClaytonExponential:
-        """The true law of the targets at features `x` (N, 2): density, joint CDF and exact draws."""
+        """The true distribution of the targets: density, joint CDF and exact draws.
+
+        Parameters
+        ----------
+        x : array_like, shape (n_cases, 2)
+            Features, unscaled.
+
+        Returns
+        -------
+        ClaytonExponential
+            The forecast of an oracle.
+        """
         first, second = _features(x)
         scale = np.exp(second / 2)[:, None] * (1 + _positions(self.n_targets) / self.n_targets)
         return ClaytonExponential(2 * np.exp(first), scale)
 
     def table(self, n_cases: int = 2000, seed: int = 0) -> Table:
-        """A table of `n_cases` rows; the same numbers for the same seed."""
+        """Draw a table of cases.
+
+        Parameters
+        ----------
+        n_cases : int, default 2000
+            Number of rows.
+        seed : int, default 0
+            The same numbers for the same seed.
+
+        Returns
+        -------
+        Table
+            Two features, uniform on (-1, 1), and the targets.
+        """
         x = _draw_features(n_cases, seed)
         y = self.law(x).members(1, seed)[:, 0]
         return _table(x, y, "clayton", "exponential margins tied by a Clayton copula", self, seed)

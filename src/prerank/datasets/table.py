@@ -17,7 +17,24 @@ if TYPE_CHECKING:
 class Card:
     """What a reader must know about a table before trusting a number made from it.
 
-    `status` is "exact" where the rows are the paper's own; substitutes and reconstructions say so there.
+    Parameters
+    ----------
+    name : str
+        Name of the table.
+    summary : str, default ''
+        What it is about.
+    origin : str, default ''
+        Where it comes from.
+    status : str, default 'exact'
+        "exact" where the rows are the paper's own; substitutes and reconstructions say so here.
+    licence : str, default ''
+        Terms of use.
+    rows_in_paper : int, optional
+        Number of rows that the paper gives.
+    cleaning : tuple of str, default ()
+        What was left out.
+    notes : tuple of str, default ()
+        What else there is to know.
     """
 
     name: str
@@ -37,8 +54,28 @@ class Card:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Features `x` (N, L) and targets `y` (N, D) with their names and a card; rows keep the order of the source.
+    """Features and targets with their names and a card; rows keep the order of the source.
 
+    Parameters
+    ----------
+    x : ndarray, shape (n_cases, n_features)
+        Features.
+    y : ndarray, shape (n_cases, n_targets)
+        Targets.
+    x_names : tuple of str
+        Names of the features.
+    y_names : tuple of str
+        Names of the targets.
+    card : Card, optional
+        Where it comes from.
+
+    Raises
+    ------
+    DataError
+        If shapes or numbers of names differ.
+
+    Examples
+    --------
     >>> table = Table.of(np.zeros((3, 1)), [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], y_names=("u", "v"))
     >>> table
     Table 'unnamed': 3 cases, 1 feature, 2 targets (u, v)
@@ -68,7 +105,26 @@ class Table:
         y_names: tuple[str, ...] | None = None,
         card: Card | None = None,
     ) -> "Table":
-        """A table from anything NumPy understands; missing names become x0, x1, ... and y0, y1, ..."""
+        """A table from anything NumPy understands.
+
+        Parameters
+        ----------
+        x : array_like, shape (n_cases, n_features) or (n_cases,)
+            Features.
+        y : array_like, shape (n_cases, n_targets) or (n_cases,)
+            Targets.
+        x_names : tuple of str, optional
+            Names of the features; x0, x1, ... by default.
+        y_names : tuple of str, optional
+            Names of the targets; y0, y1, ... by default.
+        card : Card, optional
+            Where it comes from.
+
+        Returns
+        -------
+        Table
+            The table.
+        """
         x_array, y_array = _floating(x), _floating(y)
         if x_array.ndim == 1:
             x_array = x_array[:, None]
@@ -100,11 +156,28 @@ class Table:
         return self.y.shape[1]
 
     def astype(self, dtype: DTypeLike) -> "Table":
-        """The same table in another floating type."""
+        """The same table in another floating type.
+
+        Parameters
+        ----------
+        dtype : dtype_like
+            A floating type.
+
+        Returns
+        -------
+        Table
+            The converted table.
+        """
         return replace(self, x=self.x.astype(dtype, copy=False), y=self.y.astype(dtype, copy=False))
 
     def frame(self) -> "pd.DataFrame":
-        """The table as a data frame with columns `x:NAME` and `y:NAME`."""
+        """The table as a data frame with columns `x:NAME` and `y:NAME`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per case.
+        """
         import pandas as pd
 
         names = [f"x:{name}" for name in self.x_names] + [f"y:{name}" for name in self.y_names]

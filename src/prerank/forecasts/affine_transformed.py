@@ -14,9 +14,24 @@ from prerank.forecasts.support import inside_support
 
 
 class Moved(Distribution):
-    r"""The law of $c + a + s (Y - c)$ with Y from `base`: centre c (N, D), shift a (D,), positive scale s (D,).
+    """A distribution whose targets are moved and stretched about a centre: $c + a + s (Y - c)$.
 
     What `Affine` makes of a distribution that is no `GaussianMixture`.
+
+    Parameters
+    ----------
+    base : torch.distributions.Distribution
+        The distribution of Y, batch shape (n_cases,), event shape (n_targets,).
+    centre : Tensor, shape (n_cases, n_targets)
+        The centre c.
+    shift : Tensor, shape (n_targets,)
+        The shift a.
+    scale : Tensor, shape (n_targets,)
+        The factor s, positive.
+
+    See Also
+    --------
+    Affine : the step of recalibration that learns shift and scale
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - torch's protocol
@@ -32,15 +47,34 @@ class Moved(Distribution):
         return f"Moved({type(base).__name__}, {shape_in_words((), case=self.batch_shape[-1], target=self.event_shape[-1])})"
 
     def select(self, cases: Tensor | slice) -> "Moved":
-        """The same forecast for some of its cases."""
+        """The same forecast for some of its cases.
+
+        Parameters
+        ----------
+        cases : Tensor or slice
+            Positions of the cases.
+
+        Returns
+        -------
+        Moved
+            The forecast of these cases.
+        """
         return Moved(select_cases(self.base, cases), self.centre[cases], self.shift, self.scale)
 
     def case_by_case(self) -> "Moved":
-        """The same forecast, its draws of a case independent of the cases beside it where the base can be cut."""
+        """The same forecast, with draws of a case that are independent of other cases where its parts can be cut into
+        cases.
+
+        Returns
+        -------
+        Moved
+            The forecast.
+        """
         return Moved(case_by_case(self.base), self.centre, self.shift, self.scale)
 
     @property
     def support(self) -> constraints.Constraint:
+        """All vectors of real numbers."""
         return constraints.real_vector
 
     def _forth(self, points: Tensor, centre: Tensor) -> Tensor:
@@ -48,23 +82,66 @@ class Moved(Distribution):
 
     @property
     def mean(self) -> Tensor:
+        """Mean, (N, D)."""
         return self._forth(self.base.mean, self.centre)
 
     @property
     def variance(self) -> Tensor:
+        """Variance of each target, (N, D)."""
         return self.scale.square() * self.base.variance
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Equally weighted draws from torch's global generator, as torch has it.
+
+        Parameters
+        ----------
+        sample_shape : torch.Size or tuple of int, default ()
+            Axes of draws, which come first.
+
+        Returns
+        -------
+        Tensor, shape (*sample_shape, ..., n_cases, n_targets)
+            Draws, without gradient.
+        """
         return self._forth(self.base.sample(torch.Size(sample_shape)), self.centre)
 
     def ensemble(
         self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
     ) -> Ensemble:
-        """The base's equally weighted draws, moved."""
+        """Equally weighted draws; those of a case depend on (seed, stream, its identifier) where the parts allow it.
+
+        Parameters
+        ----------
+        n_draws : int
+            Members per case.
+        seed : int, default 0
+            Seed of the draws.
+        stream : str, default 'members'
+            What the draws are for; another name gives independent draws.
+        case_ids : Tensor, shape (n_cases,), optional
+            Identifiers of the cases; positions by default.
+
+        Returns
+        -------
+        Ensemble
+            Members (n_cases, n_draws, n_targets).
+        """
         drawn = equally_weighted_draws(self.base, n_draws, seed, stream, case_ids)
         return Ensemble(self._forth(drawn.members, self.centre[..., None, :]))
 
     def log_prob(self, value: Tensor) -> Tensor:
+        """Log density of one point per case, as torch has it.
+
+        Parameters
+        ----------
+        value : Tensor, shape (..., n_cases, n_targets)
+            Points.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases)
+            Log densities; minus infinity outside the support.
+        """
         back = (value - self.centre - self.shift) / self.scale + self.centre
         inside = inside_support(back, self.base)
         if inside is None:

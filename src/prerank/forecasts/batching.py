@@ -43,8 +43,31 @@ class CannotBeCut(TypeError):
 
 
 def select_cases(forecast: Any, cases: Cases) -> Any:
-    """Some cases (the last axis of the batch) of a forecast; `CannotBeCut` where that cannot be had.
+    """Some cases, the last axis of the batch, of any forecast.
 
+    Parameters
+    ----------
+    forecast : Ensemble or Distribution
+        One with a method `select`, or a distribution of torch's own.
+    cases : Tensor or slice
+        Positions of the cases.
+
+    Returns
+    -------
+    Ensemble or Distribution
+        A forecast of the same kind.
+
+    Raises
+    ------
+    TypeError
+        `CannotBeCut`, where that cannot be had.
+
+    See Also
+    --------
+    can_be_cut : whether it works
+
+    Examples
+    --------
     >>> from torch.distributions import Independent, LogNormal
     >>> law = Independent(LogNormal(torch.zeros(5, 2), torch.ones(5, 2)), 1)
     >>> select_cases(law, slice(1, 3)).batch_shape
@@ -60,6 +83,18 @@ def select_cases(forecast: Any, cases: Cases) -> Any:
 def can_be_cut(forecast: Any) -> bool:
     """Whether `select_cases` works. One case is taken out to see it, which costs little.
 
+    Parameters
+    ----------
+    forecast : object
+        Any forecast.
+
+    Returns
+    -------
+    bool
+        True if some of its cases can be had by themselves.
+
+    Examples
+    --------
     >>> from torch.distributions import Dirichlet
     >>> can_be_cut(Dirichlet(torch.ones(5, 3)))
     True
@@ -241,6 +276,16 @@ def case_by_case(forecast: Distribution) -> Distribution:
     """A forecast whose draws of a case depend on that case alone, where it can be cut; otherwise as it is.
 
     A distribution that is built on others says by its own method `case_by_case` how they are to be treated.
+
+    Parameters
+    ----------
+    forecast : torch.distributions.Distribution
+        Batch shape (n_cases,), event shape (n_targets,).
+
+    Returns
+    -------
+    torch.distributions.Distribution
+        The same distribution.
     """
     if hasattr(forecast, "case_by_case"):
         return forecast.case_by_case()

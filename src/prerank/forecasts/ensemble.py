@@ -17,13 +17,36 @@ from prerank.arrays.precision import precision_of
 class Ensemble:
     """Samples of a forecast, cases before members before targets.
 
-    `members` is (..., N, M, D): N cases, M members, D targets; leading axes are free. `weights` is (..., N, M) and
-    need not sum to one; None means equal. `reference` is what a pre-rank may learn from (principal directions, a
-    density, a joint CDF) instead of the members it ranks: independent draws (..., N, R, D), another `Ensemble`, or
-    a torch distribution. Without it the members are pooled with the observation. NumPy, pandas and xarray become torch;
-    an xarray array whose dimensions are called case, member and target may have them in any order. `precision` is the
-    floating type that the members came in (None: whole numbers); half precision is kept in single.
+    NumPy, pandas and xarray become torch; an xarray array whose dimensions are called case, member and target may have
+    them in any order.
 
+    Parameters
+    ----------
+    members : array_like, shape (..., n_cases, n_members, n_targets)
+        The samples; leading axes are free.
+    weights : array_like, shape (..., n_cases, n_members), optional
+        Weights of members, which need not sum to one; None means equal.
+    reference : Ensemble, Distribution or array_like of shape (..., n_cases, n_draws, n_targets), optional
+        What a pre-rank may learn from (principal directions, a density, a joint CDF) instead of the members it ranks:
+        independent draws or a distribution. Without it the members are pooled with the observation.
+
+    Attributes
+    ----------
+    precision : torch.dtype or None
+        The floating type that the members came in (None: whole numbers); half precision is kept in single.
+
+    Raises
+    ------
+    ValueError
+        If members have fewer than three axes, or weights or reference do not fit them.
+
+    See Also
+    --------
+    as_ensemble : from an array whose axes stand in another order
+    from_long : from a table with a row per value
+
+    Examples
+    --------
     >>> Ensemble(torch.zeros(7, 20, 3))
     Ensemble(7 cases, 20 members, 3 targets)
     """
@@ -87,14 +110,17 @@ class Ensemble:
 
     @property
     def n_cases(self) -> int:
+        """Number of cases N."""
         return self.members.shape[-3]
 
     @property
     def n_members(self) -> int:
+        """Number of members M."""
         return self.members.shape[-2]
 
     @property
     def n_targets(self) -> int:
+        """Number of targets D."""
         return self.members.shape[-1]
 
     @property
@@ -123,7 +149,18 @@ class Ensemble:
         return 1.0 / self.probabilities.square().sum(-1)
 
     def select(self, cases: Tensor | slice) -> "Ensemble":
-        """The same ensemble for some of its cases."""
+        """The same forecast for some of its cases.
+
+        Parameters
+        ----------
+        cases : Tensor or slice
+            Positions of the cases.
+
+        Returns
+        -------
+        Ensemble
+            The forecast of these cases.
+        """
         reference: Any = self.reference
         if reference is not None:
             if not hasattr(reference, "select"):

@@ -20,11 +20,30 @@ _NEVER = -1e4  # a log weight whose exponential is zero, and which can be comput
 
 
 def equal_mixture(forecasts: Sequence[Forecast]) -> Forecast:
-    """The law of a draw from one of the forecasts, each as likely.
+    """The equal mixture of forecasts of the same cases.
 
-    Gaussian mixtures and normal distributions give a `GaussianMixture` of all their components, ensembles one of all their
-    members, other distributions a `Mixed`.
+    Gaussian mixtures and normal distributions give a `GaussianMixture` of all their components, ensembles one of all
+    their members, other distributions a `Mixed`.
 
+    Parameters
+    ----------
+    forecasts : sequence of Ensemble or Distribution
+        Forecasts of one kind, for the same cases and targets.
+
+    Returns
+    -------
+    GaussianMixture, Ensemble or Mixed
+        A draw from it is a draw from one of the forecasts, each as likely.
+
+    Raises
+    ------
+    ValueError
+        If there is no forecast, or cases or targets differ.
+    TypeError
+        If ensembles and distributions are mixed.
+
+    Examples
+    --------
     >>> one = GaussianMixture(torch.zeros(4, 2), torch.zeros(4, 2, 3), torch.eye(3).expand(4, 2, 3, 3))
     >>> equal_mixture([one, one])
     GaussianMixture(4 cases, 4 components, 3 targets)
@@ -98,7 +117,22 @@ class _Supports(constraints.Constraint):
 
 
 class Mixed(Distribution):
-    """The equal mixture of distributions of the same N cases and D targets."""
+    """The equal mixture of distributions of the same cases: a draw comes from each with the same probability.
+
+    Parameters
+    ----------
+    parts : sequence of torch.distributions.Distribution
+        The same batch shape (n_cases,) and event shape (n_targets,).
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ.
+
+    See Also
+    --------
+    equal_mixture : makes one, or what is simpler
+    """
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - torch's protocol
     has_rsample = False
@@ -116,18 +150,33 @@ class Mixed(Distribution):
 
     @property
     def support(self) -> Any:
+        """Where any of the parts may lie."""
         return _Supports(self.parts)
 
     @property
     def mean(self) -> Tensor:
+        """Mean, (N, D)."""
         return torch.stack([each.mean for each in self.parts]).mean(0)
 
     @property
     def variance(self) -> Tensor:
+        """Variance of each target, (N, D)."""
         within = torch.stack([each.variance for each in self.parts]).mean(0)
         return within + torch.stack([each.mean for each in self.parts]).var(0, correction=0)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        """Log density of one point per case, as torch has it.
+
+        Parameters
+        ----------
+        value : Tensor, shape (..., n_cases, n_targets)
+            Points.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases)
+            Log densities; minus infinity outside the support.
+        """
         return torch.logsumexp(torch.stack([each.log_prob(value) for each in self.parts]), 0) - math.log(
             len(self.parts)
         )
@@ -135,7 +184,24 @@ class Mixed(Distribution):
     def ensemble(
         self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
     ) -> Ensemble:
-        """Equally weighted draws (N, M, D): each from a part chosen at random."""
+        """Equally weighted draws; those of a case depend on (seed, stream, its identifier) where the parts allow it.
+
+        Parameters
+        ----------
+        n_draws : int
+            Members per case.
+        seed : int, default 0
+            Seed of the draws.
+        stream : str, default 'members'
+            What the draws are for; another name gives independent draws.
+        case_ids : Tensor, shape (n_cases,), optional
+            Identifiers of the cases; positions by default.
+
+        Returns
+        -------
+        Ensemble
+            Members (n_cases, n_draws, n_targets).
+        """
         drawn = [
             equally_weighted_draws(each, n_draws, seed, f"{stream}, part {k}", case_ids).members
             for k, each in enumerate(self.parts)
@@ -147,18 +213,47 @@ class Mixed(Distribution):
         return Ensemble(torch.stack(drawn).gather(0, places)[0])
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Equally weighted draws from torch's global generator, sample axes first, as torch has it."""
+        """Equally weighted draws from torch's global generator, as torch has it.
+
+        Parameters
+        ----------
+        sample_shape : torch.Size or tuple of int, default ()
+            Axes of draws, which come first.
+
+        Returns
+        -------
+        Tensor, shape (*sample_shape, ..., n_cases, n_targets)
+            Draws, without gradient.
+        """
         sample_shape = torch.Size(sample_shape)
         drawn = torch.stack([each.sample(sample_shape) for each in self.parts])
         pick = torch.randint(len(self.parts), drawn.shape[1:-1], device=drawn.device)
         return drawn.gather(0, pick[None, ..., None].expand(1, *drawn.shape[1:]))[0]
 
     def select(self, cases: Tensor | slice) -> "Mixed":
-        """The same forecast for some of its cases."""
+        """The same forecast for some of its cases.
+
+        Parameters
+        ----------
+        cases : Tensor or slice
+            Positions of the cases.
+
+        Returns
+        -------
+        Mixed
+            The forecast of these cases.
+        """
         return Mixed([select_cases(each, cases) for each in self.parts])
 
     def case_by_case(self) -> "Mixed":
-        """The same forecast, its draws of a case independent of the cases beside it where its parts can be cut."""
+        """The same forecast, with draws of a case that are independent of other cases where its parts can be cut into
+        cases.
+
+        Returns
+        -------
+        Mixed
+            The forecast.
+        """
         return Mixed([case_by_case(each) for each in self.parts])
 
 

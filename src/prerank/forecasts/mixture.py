@@ -22,9 +22,22 @@ from prerank.randomness import case_keys, normal, uniform
 class GaussianMixture(Distribution):
     r"""Mixture of C Gaussians per case, $\sum_c \pi_c(x)\, N(\mu_c(x), L_c(x) L_c(x)^\top)$.
 
-    `logits` (..., N, C), `loc` (..., N, C, D), `scale_tril` (..., N, C, D, D), lower triangular with a positive
-    diagonal; torch or NumPy. A torch distribution with batch shape (..., N) and event shape (D,).
+    A torch distribution with batch shape (..., n_cases) and event shape (n_targets,). Linear projections have closed
+    forms.
 
+    Parameters
+    ----------
+    logits : array_like, shape (..., n_cases, n_components)
+        Logarithms of the weights, up to a constant per case.
+    loc : array_like, shape (..., n_cases, n_components, n_targets)
+        Means of the components.
+    scale_tril : array_like, shape (..., n_cases, n_components, n_targets, n_targets)
+        Cholesky factors: lower triangular with a positive diagonal.
+    validate_args : bool, optional
+        Passed on to torch's `Distribution`.
+
+    Examples
+    --------
     >>> forecast = GaussianMixture(torch.zeros(4, 2), torch.zeros(4, 2, 3), torch.eye(3).expand(4, 2, 3, 3))
     >>> forecast
     GaussianMixture(4 cases, 2 components, 3 targets)
@@ -59,28 +72,44 @@ class GaussianMixture(Distribution):
 
     @staticmethod
     def of_normal(normal: MultivariateNormal) -> "GaussianMixture":
-        """A multivariate normal as the mixture of one component that it is."""
+        """A multivariate normal as the mixture of one component that it is.
+
+        Parameters
+        ----------
+        normal : torch.distributions.MultivariateNormal
+            Batch shape (..., n_cases), event shape (n_targets,).
+
+        Returns
+        -------
+        GaussianMixture
+            The same distribution.
+        """
         one = normal.loc.new_zeros(*normal.batch_shape, 1)
         return GaussianMixture(one, normal.loc[..., None, :], normal.scale_tril[..., None, :, :])
 
     @property
     def n_components(self) -> int:
+        """Number of components C."""
         return self.logits.shape[-1]
 
     @property
     def n_targets(self) -> int:
+        """Number of targets D."""
         return self.loc.shape[-1]
 
     @property
     def log_weights(self) -> Tensor:
+        """Logarithms of the components' weights, (..., N, C)."""
         return torch.log_softmax(self.logits, -1)
 
     @property
     def weights(self) -> Tensor:
+        """Weights of the components, which sum to one, (..., N, C)."""
         return torch.softmax(self.logits, -1)
 
     @property
     def mean(self) -> Tensor:
+        """Mean of the mixture, (..., N, D)."""
         return (self.weights[..., None] * self.loc).sum(-2)
 
     @property
@@ -96,22 +125,59 @@ class GaussianMixture(Distribution):
 
     @property
     def variance(self) -> Tensor:
+        """Variance of each target, (..., N, D)."""
         return self.covariance_matrix.diagonal(dim1=-2, dim2=-1)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "GaussianMixture":
+        """The same mixture with a larger batch shape, as torch has it.
+
+        Parameters
+        ----------
+        batch_shape : torch.Size or tuple of int
+            The new batch shape (..., n_cases).
+        _instance : GaussianMixture, optional
+            Unused; torch's protocol has it.
+
+        Returns
+        -------
+        GaussianMixture
+            The expanded distribution.
+        """
         shape = (*batch_shape, self.n_components, self.n_targets)
         return GaussianMixture(
             self.logits.expand(shape[:-1]), self.loc.expand(shape), self.scale_tril.expand(*shape, self.n_targets)
         )
 
     def select(self, cases: Tensor | slice) -> "GaussianMixture":
-        """The same forecast for some of its cases."""
+        """The same forecast for some of its cases.
+
+        Parameters
+        ----------
+        cases : Tensor or slice
+            Positions of the cases.
+
+        Returns
+        -------
+        GaussianMixture
+            The forecast of these cases.
+        """
         return GaussianMixture(
             self.logits[..., cases, :], self.loc[..., cases, :, :], self.scale_tril[..., cases, :, :, :]
         )
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log density of `value` (*sample, ..., N, D), as torch has it."""
+        """Log density of one point per case, as torch has it.
+
+        Parameters
+        ----------
+        value : Tensor, shape (*sample_shape, ..., n_cases, n_targets)
+            Points.
+
+        Returns
+        -------
+        Tensor, shape (*sample_shape, ..., n_cases)
+            Log densities, differentiable.
+        """
         if value.shape[-1:] != self.event_shape:
             raise ValueError(f"value has shape {tuple(value.shape)}, but the forecast is for {self.n_targets} targets")
         extra = value.ndim - len(self.batch_shape) - 1
@@ -126,10 +192,20 @@ class GaussianMixture(Distribution):
         return self.log_density(points).movedim(-1, 0).reshape(*sample_shape, *self.batch_shape)
 
     def log_density(self, points: Tensor) -> Tensor:
-        """Log density of P points per case: (..., N, P, D) -> (..., N, P).
+        """Log density of several points per case.
 
         Where no gradient is asked for, equal points have bitwise equal densities wherever they stand. In
         training no rank hangs on a tie, and one triangular solve has one backward pass.
+
+        Parameters
+        ----------
+        points : Tensor, shape (..., n_cases, n_points, n_targets)
+            Points.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases, n_points)
+            Log densities, differentiable.
         """
         if fused := kernel_for(LOG_DENSITY, self.loc, points, targets=self.n_targets, points=points.shape[-2]):
             return fused(points, self.loc, self.scale_tril, self.log_weights)
@@ -149,15 +225,40 @@ class GaussianMixture(Distribution):
         return torch.logsumexp(constant[..., None] - 0.5 * whitened.square().sum(-2), -2)
 
     def along(self, directions: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and standard deviations of the components along directions (..., N or 1, D, K): (..., N, C, K) each."""
+        """Means and standard deviations of the components along directions.
+
+        Parameters
+        ----------
+        directions : Tensor, shape (..., n_cases or 1, n_targets, n_projections)
+            One direction per column.
+
+        Returns
+        -------
+        loc : Tensor, shape (..., n_cases, n_components, n_projections)
+            Means.
+        scale : Tensor, shape (..., n_cases, n_components, n_projections)
+            Standard deviations.
+        """
         loc = self.loc @ directions
         scale = (self.scale_tril.mT @ directions[..., None, :, :]).square().sum(-2).sqrt()
         return loc, scale
 
     def cdf_along(self, directions: Tensor, values: Tensor) -> Tensor:
-        r"""CDF of $u^\top Y$ at values: directions (..., N or 1, D, K), values (..., N, P, K) -> (..., N, P, K).
+        r"""CDF of $u^\top Y$ at values.
 
         A linear function of a Gaussian mixture is a univariate Gaussian mixture, so this is exact and differentiable.
+
+        Parameters
+        ----------
+        directions : Tensor, shape (..., n_cases or 1, n_targets, n_projections)
+            Directions u, one per column.
+        values : Tensor, shape (..., n_cases, n_points, n_projections)
+            Where the CDF is taken.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases, n_points, n_projections)
+            Probabilities.
         """
         loc, scale = self.along(directions)
         weights = self.weights
@@ -173,14 +274,38 @@ class GaussianMixture(Distribution):
         return (weights[..., :, None, None] * torch.special.ndtr(standardised)).sum(-3).clamp(0.0, 1.0)
 
     def pit_along(self, directions: Tensor, y: Tensor) -> Tensor:
-        """CDF of $u^\top Y$ at $u^\top y$: directions (..., N or 1, D, K), y (..., N, D) -> (..., N, K)."""
+        r"""PIT of observations along directions: the CDF of $u^\top Y$ at $u^\top y$.
+
+        Parameters
+        ----------
+        directions : Tensor, shape (..., n_cases or 1, n_targets, n_projections)
+            Directions u, one per column.
+        y : Tensor, shape (..., n_cases, n_targets)
+            Observations.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases, n_projections)
+            PIT values.
+        """
         if fused := kernel_for(PIT_ALONG, self.loc, y, directions, fixed=(y, directions), targets=self.n_targets):
             return fused(y, self.loc, self.scale_tril, self.logits, directions)
         return self.cdf_along(directions, (y[..., :, None] * directions).sum(-2)[..., None, :])[..., 0, :]
 
     @single_threaded()
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Equally weighted draws from torch's global generator, sample axes first, as torch has it."""
+        """Equally weighted draws from torch's global generator, as torch has it.
+
+        Parameters
+        ----------
+        sample_shape : torch.Size or tuple of int, default ()
+            Axes of draws, which come first.
+
+        Returns
+        -------
+        Tensor, shape (*sample_shape, ..., n_cases, n_targets)
+            Draws, without gradient.
+        """
         sample_shape = torch.Size(sample_shape)
         with torch.no_grad():
             shape = (*sample_shape, *self.batch_shape)
@@ -197,7 +322,24 @@ class GaussianMixture(Distribution):
     def ensemble(
         self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
     ) -> Ensemble:
-        """Equally weighted draws (..., N, M, D) for evaluation; a case's depend on (seed, stream, its id) alone."""
+        """Equally weighted draws for evaluation; those of a case depend on (seed, stream, its identifier) alone.
+
+        Parameters
+        ----------
+        n_draws : int
+            Members per case.
+        seed : int, default 0
+            Seed of the draws.
+        stream : str, default 'members'
+            What the draws are for; another name gives independent draws.
+        case_ids : Tensor, shape (n_cases,), optional
+            Identifiers of the cases; positions by default.
+
+        Returns
+        -------
+        Ensemble
+            Members (..., n_cases, n_draws, n_targets).
+        """
         n_cases = self.batch_shape[-1] if len(self.batch_shape) == 1 else 1
         some = chunks(n_cases, 4 * n_draws * self.loc[0].numel(), self.loc.device) if n_cases > 1 else []
         if len(some) < 2 or self.loc.device.type != "cpu":
@@ -223,18 +365,54 @@ class GaussianMixture(Distribution):
         r"""Weighted, differentiable draws for training: every component is drawn, in proportion to its weight.
 
         Component c gets n_c draws ($\sum_c n_c$ = `n_draws`, n_c >= `at_least`, proportional to the detached weights),
-        each weighted by pi_c / n_c. Averages are unbiased, and gradients reach logits, means and factors. `noise`
-        (..., N, n_draws, D) replaces the keyed standard normal numbers. Not for evaluation: ranks among weighted
-        members are not uniform. Use `ensemble` there.
+        each weighted by pi_c / n_c. Averages are unbiased, and gradients reach logits, means and factors. Not for
+        evaluation: ranks among weighted members are not uniform. Use `ensemble` there.
+
+        Parameters
+        ----------
+        n_draws : int
+            Members per case, at least `at_least` times the number of components.
+        seed : int, default 0
+            Seed of the draws.
+        stream : str, default 'draws'
+            What the draws are for; another name gives independent draws.
+        at_least : int, default 2
+            Draws of every component.
+        case_ids : Tensor, shape (n_cases,), optional
+            Identifiers of the cases; positions by default.
+        noise : Tensor, shape (..., n_cases, n_draws, n_targets), optional
+            Standard normal numbers in the place of the keyed ones.
+
+        Returns
+        -------
+        Ensemble
+            Weighted members (..., n_cases, n_draws, n_targets).
         """
         if noise is None:
             _, noise = self._noise(n_draws, seed, stream, case_ids)
         return self.draws_from([noise], at_least)[0]
 
     def draws_from(self, noises: Sequence[Tensor], at_least: int = 2, owner: Tensor | None = None) -> list[Ensemble]:
-        """Several sets of weighted, differentiable draws, as `draw` makes them: one per noise (..., N, S, D), equal S.
+        """Several sets of weighted, differentiable draws, as `draw` makes them: one per noise.
 
-        E models may share their noise: with `owner` (E,) model e has that of noise (M, N, S, D) at owner[e].
+        Parameters
+        ----------
+        noises : sequence of Tensor, shape (..., n_cases, n_draws, n_targets)
+            Standard normal numbers, the same number of draws in each.
+        at_least : int, default 2
+            Draws of every component.
+        owner : Tensor, shape (n_models,), optional
+            Models may share their noise: model e then has that at `owner[e]` of the noise's first axis.
+
+        Returns
+        -------
+        list of Ensemble
+            One for each noise.
+
+        Raises
+        ------
+        ValueError
+            If there are too few draws for the components.
         """
         n_draws = noises[0].shape[-2]
         if n_draws < self.n_components * at_least:

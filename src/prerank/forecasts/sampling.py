@@ -31,11 +31,44 @@ def require_vector_distribution(forecast: Distribution, n_cases: int | None = No
 def equally_weighted_draws(
     forecast: Distribution, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
 ) -> Ensemble:
-    """M equally weighted draws (..., N, M, D) of a distribution; the global generator is left as it was.
+    """Equally weighted draws of any distribution; the global generator is left as it was.
 
-    A distribution with an `ensemble` method, such as a `GaussianMixture`, is asked for draws that depend on (seed, stream,
-    case) alone; those of another come from its own `sample` under a forked generator, so they also depend on how many cases
-    are drawn together.
+    A distribution with an `ensemble` method, such as a `GaussianMixture`, is asked for draws that depend on (seed,
+    stream, case) alone; those of another come from its own `sample` under a forked generator, so they also depend on
+    how many cases are drawn together.
+
+    Parameters
+    ----------
+    forecast : torch.distributions.Distribution
+        Batch shape (..., n_cases), event shape (n_targets,).
+    n_draws : int
+        Members per case.
+    seed : int, default 0
+        Seed of the draws.
+    stream : str, default 'members'
+        What the draws are for; another name gives independent draws.
+    case_ids : Tensor, shape (n_cases,), optional
+        Identifiers of the cases; positions by default.
+
+    Returns
+    -------
+    Ensemble
+        Members (..., n_cases, n_draws, n_targets), without gradient.
+
+    Raises
+    ------
+    ValueError
+        If the distribution is over scalars or has no axis of cases.
+
+    See Also
+    --------
+    differentiable_draws : for training
+
+    Examples
+    --------
+    >>> law = torch.distributions.MultivariateNormal(torch.zeros(4, 3), torch.eye(3))
+    >>> equally_weighted_draws(law, n_draws=10)
+    Ensemble(4 cases, 10 members, 3 targets)
     """
     n_draws, seed = require_whole(n_draws, "n_draws"), require_whole(seed, "seed", at_least=None)
     if hasattr(forecast, "ensemble"):
@@ -49,9 +82,36 @@ def equally_weighted_draws(
 def differentiable_draws(
     forecast: Distribution, n_draws: int, seed: int = 0, stream: str = "draws", case_ids: Tensor | None = None
 ) -> Ensemble:
-    """M draws (..., N, M, D) that gradients flow through: weighted for a `GaussianMixture`, `rsample` otherwise.
+    """Draws that gradients flow through: weighted for a `GaussianMixture`, `rsample` otherwise.
 
-    A distribution without reparameterised draws is refused; the global generator is left as it was.
+    The global generator is left as it was.
+
+    Parameters
+    ----------
+    forecast : torch.distributions.Distribution
+        Batch shape (..., n_cases), event shape (n_targets,).
+    n_draws : int
+        Members per case.
+    seed : int, default 0
+        Seed of the draws.
+    stream : str, default 'draws'
+        What the draws are for; another name gives independent draws.
+    case_ids : Tensor, shape (n_cases,), optional
+        Identifiers of the cases; positions by default.
+
+    Returns
+    -------
+    Ensemble
+        Members (..., n_cases, n_draws, n_targets).
+
+    Raises
+    ------
+    TypeError
+        If the distribution has no reparameterised draws.
+
+    See Also
+    --------
+    equally_weighted_draws : for evaluation
     """
     if isinstance(forecast, GaussianMixture):
         return forecast.draw(n_draws, seed, stream, case_ids=case_ids)

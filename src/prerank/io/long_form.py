@@ -14,10 +14,17 @@ _LARGEST_SPARSE = 10_000_000  # values; beyond it a table must fill a twentieth 
 
 
 class Matched(NamedTuple):
-    """Observations (N, D) with labelled cases and targets, members (N, M, D) in their order, columns with a row per case.
+    """Observations and members in one order, matched by their labels.
 
-    A member that a case lacks is NaN, which `check` takes for missing. Members of a large file are an xarray array that
-    stays on the disk, and `check` reads it in chunks.
+    Attributes
+    ----------
+    y : pandas.DataFrame, shape (n_cases, n_targets)
+        Observations with labelled cases and targets.
+    members : array, shape (n_cases, n_members, n_targets)
+        A member that a case lacks is NaN, which `check` takes for missing. Those of a large file are an xarray array
+        that stays on the disk, and `check` reads it in chunks.
+    columns : pandas.DataFrame
+        Kept columns, a row per case.
     """
 
     y: pd.DataFrame
@@ -38,14 +45,41 @@ def from_long(
 ) -> Matched:
     """Observations and members from tables with a row per case, member and target.
 
-    `case` may be several columns, such as a date and a place. The observations are a table of their own with a row per
-    case and target, in its column `observation` or, if it has none, `value`; or they are the column `observation` of the
-    forecasts, the same for all members. `keep` names columns that are constant within a case, such as a date for `blocks`.
-
     The order of rows does not matter: cases, members and targets stand in the order of their labels, numbers by size,
-    also inside text ("h2" before "h10"), and an ordered categorical by its categories. A row that is absent is a missing
-    value. Cases and targets must be the same on both sides, and no row may occur twice.
+    also inside text ("h2" before "h10"), and an ordered categorical by its categories. A row that is absent is a
+    missing value. Cases and targets must be the same on both sides, and no row may occur twice.
 
+    Parameters
+    ----------
+    forecasts : pandas.DataFrame
+        A row per case, member and target.
+    observations : pandas.DataFrame, optional
+        A row per case and target. By default they are a column of the forecasts, the same for all members.
+    case : str or sequence of str, default 'case'
+        Column of cases; several together, such as a date and a place, label a case.
+    member : str, default 'member'
+        Column of members.
+    target : str, default 'target'
+        Column of targets.
+    value : str, default 'value'
+        Column of the members' values.
+    observation : str, default 'observation'
+        Column of the observations; in a table of their own `value` serves too.
+    keep : sequence of str, default ()
+        Columns that are constant within a case, such as a date for `blocks`.
+
+    Returns
+    -------
+    Matched
+        Observations, members and kept columns.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, a row occurs twice, a case is on one side only, or values are no numbers.
+
+    Examples
+    --------
     >>> table = pd.DataFrame({"case": [1, 1, 2, 2], "member": [0, 1, 0, 1], "target": "rain", "value": [3.0, 4.0, 5.0, 6.0]})
     >>> seen = pd.DataFrame({"case": [2, 1], "target": "rain", "value": [5.5, 2.0]})
     >>> found = from_long(table, seen)

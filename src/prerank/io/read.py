@@ -17,7 +17,25 @@ from prerank.io.stores import NETCDF, is_zarr
 
 @dataclass(frozen=True)
 class Naming:
-    """What columns, arrays, variables and dimensions of files are called; where nothing is said, the format's own names."""
+    """What columns, arrays, variables and dimensions of files are called; where nothing is said, the format's own names.
+
+    Parameters
+    ----------
+    case : tuple of str, default ()
+        Columns or dimensions that label the cases.
+    member : str, optional
+        Column or dimension of members.
+    target : tuple of str, default ()
+        Column or dimension of targets; several names are variables that are targets.
+    value : str, optional
+        Column, array or variable of the members' values.
+    observation : str, optional
+        Column, array or variable of the observations.
+    axes : tuple of str, optional
+        Order of the axes of arrays in NPZ files, of case, member and target.
+    keep : tuple of str, default ()
+        Columns that are kept with the cases, such as a date for blocks.
+    """
 
     case: tuple[str, ...] = ()
     member: str | None = None
@@ -33,9 +51,34 @@ def read_forecasts(
 ) -> Matched:
     """Observations and members from one file, or from two of one kind; the suffix says the format.
 
-    NPZ has arrays, NetCDF and Zarr have variables, and CSV, TSV, Parquet and Feather are tables for `from_long`. Columns
-    that neuralforecast and GluonTS write are recognised. With
-    `need_observations=False` the observations of a file that has none are NaN: forecasts of what is still to come.
+    NPZ has arrays, NetCDF and Zarr have variables, and CSV, TSV, Parquet and Feather are tables for `from_long`.
+    Columns that neuralforecast and GluonTS write are recognised.
+
+    Parameters
+    ----------
+    forecasts : pathlib.Path
+        The file of the forecasts; its suffix says the format.
+    observations : pathlib.Path, optional
+        The file of the observations, of the same kind; by default they are in the first.
+    naming : Naming, optional
+        What things are called in the files.
+    need_observations : bool, default True
+        False for forecasts of what is still to come: the observations of a file that has none are NaN.
+
+    Returns
+    -------
+    Matched
+        Observations, members and kept columns.
+
+    Raises
+    ------
+    DataError
+        If the files are of different kinds, do not match, or hold no numbers.
+
+    See Also
+    --------
+    write_forecasts : the way back
+    from_long : from a data frame
     """
     naming = naming or Naming()
     kinds = {kind_of(path) for path in (forecasts, observations) if path is not None}

@@ -34,9 +34,25 @@ def require_output(path: Path) -> None:
 def write_forecasts(path: Path, found: Matched, naming: Naming | None = None) -> None:
     """Write members, labels and kept columns in the format of the suffix, whole; observations where any is known.
 
-    `read_forecasts` with the same names reads it again. In NPZ the axes are (case, member, target), whatever they were;
-    NetCDF has one dimension of cases, with its labels as coordinates.
+    `read_forecasts` with the same names reads it again. In NPZ the axes are (case, member, target), whatever they
+    were; NetCDF has one dimension of cases, with its labels as coordinates.
 
+    Parameters
+    ----------
+    path : pathlib.Path
+        Where to write; .npz, .nc, .csv, .tsv, .parquet or .feather.
+    found : Matched
+        Observations, members and kept columns.
+    naming : Naming, optional
+        What things are to be called in the file.
+
+    Raises
+    ------
+    DataError
+        If the suffix stands for a format that is not written.
+
+    Examples
+    --------
     >>> import tempfile
     >>> y = pd.DataFrame({"rain": [1.0, 2.0], "wind": [3.0, 4.0]})
     >>> path = Path(tempfile.mkdtemp()) / "forecasts.csv"

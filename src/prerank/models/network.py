@@ -15,13 +15,39 @@ from prerank.randomness import key, uniform
 
 
 class MixtureNetwork(nn.Module):
-    r"""A perceptron whose output parametrises a Gaussian mixture; parameters carry a leading models axis.
+    """A perceptron whose output parametrises a Gaussian mixture; parameters carry a leading axis of models.
 
-    Two hidden layers of 100 with ReLU and 5 components, as in the paper. The diagonal of a Cholesky factor is
-    softplus plus `floor`, so that every output is a valid mixture and nothing needs repair. x (E, N, L) or (N, L) ->
-    batch shape (E, N). Initialised as torch does (uniform within one over the root of the fan-in), from the seeds alone:
-    models of one seed start alike, whatever their fleet.
+    Two hidden layers of 100 with ReLU and 5 components, as in the paper. The diagonal of a Cholesky factor is softplus
+    plus `floor`, so that every output is a valid mixture and nothing needs repair. Initialised as torch does (uniform
+    within one over the root of the fan-in), from the seeds alone: models of one seed start alike, whatever their
+    fleet.
 
+    Parameters
+    ----------
+    n_features : int
+        Number of features L.
+    n_targets : int
+        Number of targets D.
+    n_components : int, default 5
+        Components of the mixture.
+    hidden : sequence of int, default (100, 100)
+        Width of each hidden layer.
+    seeds : sequence of int, default (0,)
+        One seed per model.
+    floor : float, default 1e-3
+        The smallest diagonal entry of a Cholesky factor.
+    dtype : torch.dtype, optional
+        Floating type of the parameters; torch's default if None.
+    device : torch.device or str, optional
+        Where the parameters are.
+
+    Raises
+    ------
+    ValueError
+        If there is no feature, target or component.
+
+    Examples
+    --------
     >>> network = MixtureNetwork(n_features=3, n_targets=2, seeds=[0, 1])
     >>> network(torch.zeros(7, 3)).batch_shape
     torch.Size([2, 7])
@@ -56,6 +82,18 @@ class MixtureNetwork(nn.Module):
             self.bias.append(nn.Parameter(drawn[:, -1:].clone()))
 
     def forward(self, x: Tensor) -> GaussianMixture:
+        """Forecasts of features.
+
+        Parameters
+        ----------
+        x : Tensor, shape (n_models, n_cases, n_features) or (n_cases, n_features)
+            Features, of each model or common to all.
+
+        Returns
+        -------
+        GaussianMixture
+            Batch shape (n_models, n_cases).
+        """
         return mixture_from(
             perceptron(x, list(self.weight), list(self.bias)), self.n_targets, self.n_components, self.floor
         )

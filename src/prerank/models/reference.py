@@ -13,12 +13,28 @@ _LEAST_SPREAD = 1e-3  # standard deviation, in units of the targets' own, below 
 
 @dataclass(frozen=True, eq=False)
 class LinearGaussian:
-    r"""$Y \mid x \sim N(a + B^\top x, L L^\top)$: slope B (L, D), level a (D,), scale_tril L (D, D).
+    r"""Linear-Gaussian reference, $Y \mid x \sim N(a + B^\top x, L L^\top)$.
 
     `fit` chooses one ridge for all targets by leave-one-out errors, which are closed form, and takes the covariance of
-    those errors. Their correlations are shrunk towards zero by the rule of Schäfer and Strimmer (2005), so that the
-    factor exists for fewer rows than targets, for duplicated and for constant columns.
+    those errors. Their correlations are shrunk towards zero [1]_, so that the factor exists for fewer rows than
+    targets, for duplicated and for constant columns.
 
+    Parameters
+    ----------
+    slope : Tensor, shape (n_features, n_targets)
+        Coefficients B.
+    level : Tensor, shape (n_targets,)
+        Intercept a.
+    scale_tril : Tensor, shape (n_targets, n_targets)
+        Cholesky factor L of the covariance.
+
+    References
+    ----------
+    .. [1] Schäfer, J. and Strimmer, K. (2005). A shrinkage approach to large-scale covariance matrix estimation and
+       implications for functional genomics. Statistical Applications in Genetics and Molecular Biology 4, 32.
+
+    Examples
+    --------
     >>> x = torch.linspace(-1, 1, 50, dtype=torch.float64)[:, None]
     >>> reference = LinearGaussian.fit(x, torch.cat([1 + 2 * x, x.square()], -1))
     >>> reference.forecast(x[-1:]).mean.round(decimals=2)
@@ -31,7 +47,22 @@ class LinearGaussian:
 
     @staticmethod
     def fit(x: Tensor, y: Tensor, weights: Tensor | None = None) -> "LinearGaussian":
-        """The reference of features x (n, L), targets y (n, D) and weights (n,) of rows, in double precision on the CPU."""
+        """Fit the reference, in double precision on the CPU.
+
+        Parameters
+        ----------
+        x : Tensor, shape (n_cases, n_features)
+            Features.
+        y : Tensor, shape (n_cases, n_targets)
+            Targets.
+        weights : Tensor, shape (n_cases,), optional
+            Weights of the rows; None means equal.
+
+        Returns
+        -------
+        LinearGaussian
+            The fitted reference.
+        """
         x, y = x.detach().double().cpu(), y.detach().double().cpu()
         share = torch.ones(len(x), dtype=torch.float64) if weights is None else weights.detach().double().cpu()
         share = (share / share.sum())[:, None]
@@ -52,7 +83,18 @@ class LinearGaussian:
         return LinearGaussian(slope, y_mean - x_mean @ slope, _shrunk_factor(errors, share))
 
     def forecast(self, x: Tensor) -> GaussianMixture:
-        """The forecast of x (N, L), a mixture of one component."""
+        """Forecasts of features.
+
+        Parameters
+        ----------
+        x : Tensor, shape (n_cases, n_features)
+            Features.
+
+        Returns
+        -------
+        GaussianMixture
+            A mixture of one component.
+        """
         loc = x @ self.slope.to(x) + self.level.to(x)
         factor = self.scale_tril.to(x).expand(len(x), 1, -1, -1)
         return GaussianMixture(x.new_zeros(len(x), 1), loc[:, None], factor)

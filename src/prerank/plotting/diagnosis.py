@@ -38,9 +38,29 @@ def histogram_panel(
     colour: str = BLUE,
     top: float | None = None,
 ) -> Axes:
-    """Rank (PIT) histogram of one projection as densities (bins,) over its consistency band.
+    """Rank (PIT) histogram of one projection over its consistency band.
 
     Bars above `top` are cut, with their height written above them.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Where to draw.
+    edges : ndarray, shape (n_bins + 1,)
+        Edges of the bins.
+    heights : ndarray, shape (n_bins,)
+        Densities.
+    band : tuple of float
+        Lower and upper edge of the band.
+    colour : str, default BLUE
+        Colour of the bars.
+    top : float, optional
+        Upper end of the axis; high enough for all bars if None.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The same Axes.
     """
     top = max(2.0, 1.08 * float(heights.max())) if top is None else top
     ax.axhspan(*band, color=PALE, lw=0, zorder=0)
@@ -63,9 +83,29 @@ def histogram_panel(
 def reliability_panel(
     ax: Axes, levels: np.ndarray, deviation: np.ndarray, half_width: np.ndarray, colour: str = BLUE, shown: int = 0
 ) -> Axes:
-    """Reliability diagram without its diagonal: observed share minus level (J, K) over the consistency band (J,).
+    """Reliability diagram without its diagonal: observed share minus level, over the consistency band.
 
     The curve `shown` is drawn in colour, others thin and grey.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Where to draw.
+    levels : ndarray, shape (n_levels,)
+        Levels.
+    deviation : ndarray, shape (n_levels, n_projections)
+        Observed share minus level.
+    half_width : ndarray, shape (n_levels,)
+        Half the width of the band.
+    colour : str, default BLUE
+        Colour of the curve.
+    shown : int, default 0
+        The projection that is drawn in colour.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The same Axes.
     """
     ax.fill_between(levels, -half_width, half_width, color=PALE, lw=0, zorder=0)
     ax.axhline(0.0, color=INK, lw=0.8, ls=(0, (4, 3)))
@@ -108,10 +148,29 @@ def strip_panel(ax: Axes, departures: np.ndarray, shown: int | None = None) -> A
 
 
 def diagnosis_figure(panels: Sequence[PreRankPanel], size: str, columns: int = 1) -> Figure:
-    """A block per pre-rank in `columns` columns, each five inches wide; `size` says how many cases there are.
+    """The figure of a check: a block per pre-rank.
 
     The histogram and the coloured curve are those of the projection with the largest error. Below them stand all
     projections, a row of cells each. Every histogram has the same axis, and so has every reliability diagram.
+
+    Parameters
+    ----------
+    panels : sequence of PreRankPanel
+        What is drawn, as `Check.panels` computes it.
+    size : str
+        How many cases there are, in words.
+    columns : int, default 1
+        Columns of blocks, each five inches wide.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer blocks than columns.
     """
     if not 1 <= columns <= max(1, len(panels)):
         raise ValueError(f"columns is {columns}; give a whole number from 1 to {len(panels)}, the number of pre-ranks")

@@ -44,13 +44,32 @@ _RC = {
 
 @contextmanager
 def quiet_style() -> Iterator[None]:
-    """The project's look, for the duration of a block; the caller's settings come back afterwards."""
+    """The project's look, for the duration of a block; the caller's settings come back afterwards.
+
+    Yields
+    ------
+    None
+        Nothing: figures made inside the block have the look.
+    """
     with mpl.rc_context(_RC):  # type: ignore[arg-type]
         yield
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of its own, outside pyplot's list of open figures (inches). Use inside `quiet_style()`."""
+    """A figure of its own, outside pyplot's list of open figures. Use it inside `quiet_style()`.
+
+    Parameters
+    ----------
+    width : float
+        Width in inches.
+    height : float
+        Height in inches.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        An empty figure.
+    """
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -66,7 +85,27 @@ def plain(ax: Axes) -> Axes:
 
 
 def save_figure(figure: Figure, path: Path | str, formats: tuple[str, ...] = ("png", "svg")) -> list[Path]:
-    """Write a figure in each format beside each other (`path` without suffix) and return the files, each written whole."""
+    """Write a figure in several formats beside each other, each file whole.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        What is written.
+    path : str or path-like
+        The files' name without suffix.
+    formats : tuple of str, default ('png', 'svg')
+        Suffixes of the files.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The files.
+
+    Raises
+    ------
+    ValueError
+        If `path` is a folder.
+    """
     stem = Path(path)
     if not stem.name or (
         len(formats) > 1 and stem.is_dir()

@@ -15,7 +15,22 @@ def p_text(value: float) -> str:
 
 
 def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Table:
-    """A rich table: columns of numbers to the right, words to the left."""
+    """A rich table: columns of numbers to the right, words to the left.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Headings.
+    rows : sequence of sequence of str
+        Cells.
+    title : str, optional
+        What stands above it.
+
+    Returns
+    -------
+    rich.table.Table
+        What a console prints.
+    """
     table = Table(
         title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0)
     )
@@ -31,7 +46,28 @@ def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title:
 def render(
     columns: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO, notes: Sequence[str] = (), width: int = 110
 ) -> None:
-    """Write a table and its notes as plain text."""
+    """Write a table and its notes as plain text.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Headings.
+    rows : sequence of sequence of str
+        Cells.
+    stream : file object
+        Where the text goes.
+    notes : sequence of str, default ()
+        Lines below the table.
+    width : int, default 110
+        Characters in a line.
+
+    Examples
+    --------
+    >>> import sys
+    >>> render(["pre-rank", "PCE"], [["scale", "0.01"]], sys.stdout)
+    pre-rank   PCE
+    scale     0.01
+    """
     console = Console(
         file=stream,
         width=width,

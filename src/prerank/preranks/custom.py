@@ -16,11 +16,25 @@ from prerank.preranks.view import View, view_of
 
 @dataclass(frozen=True)
 class Custom:
-    """Any function of a point: (..., D) -> (...) or (..., K). It sees what you make it see.
+    """A pre-rank from any function of a point: (..., D) to (...) or (..., K). It sees what the function sees.
 
     The function is given torch tensors; one that can only work with NumPy arrays is given those, and cannot be trained
     with. It must treat every point alike, whatever stands beside it.
 
+    Parameters
+    ----------
+    function : callable
+        Takes points (..., n_targets) and gives one number (...) or several (..., n_projections) for each.
+    name : str, default 'custom'
+        What results call it.
+
+    Raises
+    ------
+    TypeError
+        If `function` is a pre-rank already or no function.
+
+    Examples
+    --------
     >>> from prerank import Ensemble
     >>> maximum = Custom(lambda y: y.amax(-1), name="maximum")
     >>> maximum.given(Ensemble(torch.zeros(4, 10, 3)))(torch.rand(4, 11, 3)).shape
@@ -45,6 +59,18 @@ class Custom:
             raise TypeError(f"Custom(name={self.name!r}): the name in the table is a text, such as name='maximum'")
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
+        """Turn a view of a forecast into a projection.
+
+        Parameters
+        ----------
+        view : View or forecast
+            What may be asked of the forecast; a forecast stands for its exact view.
+
+        Returns
+        -------
+        PointwiseProjection
+            A function of points, the same for observations and members.
+        """
         view = view_of(view)
         point = torch.zeros(1, 1, view.n_targets, dtype=view.dtype, device=view.device)
         failed = []

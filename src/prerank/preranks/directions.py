@@ -8,10 +8,31 @@ from prerank.preranks.rounding import power_of_two_above
 
 
 def principal_directions(covariance: Tensor) -> Tensor:
-    """Eigenvectors in columns, largest eigenvalue first, signs fixed: (..., D, D) -> (..., D, D).
+    """Eigenvectors of a covariance, largest eigenvalue first, signs fixed.
 
-    An eigenvector's sign is arbitrary and flips the PIT, so its largest entry is made positive: the first of those that
-    are as large up to rounding, or rounding would choose the sign of (1, -1) afresh for every case.
+    An eigenvector's sign is arbitrary and flips the PIT, so its largest entry is made positive: the first of those
+    that are as large up to rounding, or rounding would choose the sign of (1, -1) afresh for every case.
+
+    Parameters
+    ----------
+    covariance : Tensor, shape (..., n_targets, n_targets)
+        Symmetric matrices.
+
+    Returns
+    -------
+    Tensor, shape (..., n_targets, n_targets)
+        Eigenvectors in columns.
+
+    Raises
+    ------
+    ValueError
+        If the covariance is not finite.
+
+    Examples
+    --------
+    >>> principal_directions(torch.tensor([[1.0, 0.0], [0.0, 4.0]])).abs()
+    tensor([[0., 1.],
+            [1., 0.]])
     """
     if fused := kernel_for(EIGENVECTORS, covariance, fixed=(covariance,), targets=covariance.shape[-1]):
         return fused(covariance)

@@ -22,9 +22,25 @@ SMALLEST_WEIGHT = 1e-30  # a draw that weighs less has no say, and its weight no
 
 
 def smooth_log_joint_cdf(points: Tensor, draws: Tensor, weights: Tensor | None, bandwidth: Tensor) -> Tensor:
-    """log F of points (..., N, P, D) under draws (..., N, R, D) with weights (..., N, R), of any sum: (..., N, P).
+    """Logarithm of a smooth joint CDF of weighted draws, at points.
 
-    Differentiable in points, draws and weights; the bandwidth (..., N, 1, D) is a constant.
+    Differentiable in points, draws and weights; the bandwidth is a constant.
+
+    Parameters
+    ----------
+    points : Tensor, shape (..., n_cases, n_points, n_targets)
+        Where the CDF is taken.
+    draws : Tensor, shape (..., n_cases, n_draws, n_targets)
+        Draws of the forecast.
+    weights : Tensor, shape (..., n_cases, n_draws), or None
+        Weights of any sum; None means equal.
+    bandwidth : Tensor, shape (..., n_cases, 1, n_targets)
+        Scale of the smoothing.
+
+    Returns
+    -------
+    Tensor, shape (..., n_cases, n_points)
+        Logarithms of the CDF.
     """
     lead = torch.broadcast_shapes(points.shape[:-2], draws.shape[:-2])
     if weights is None:

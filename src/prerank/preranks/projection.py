@@ -12,18 +12,29 @@ from prerank._reproducible_math import blocks
 
 
 class Projection(Protocol):
-    """K scalars for each of P points per case: (..., N, P, D) -> (..., N, P, K).
-
-    `names` are the K scalars', `note` says what was taken from the forecast and how (empty when nothing was).
-    """
+    """A function that gives K scalars for each of P points per case."""
 
     @property
-    def names(self) -> tuple[str, ...]: ...
+    def names(self) -> tuple[str, ...]:
+        """Names of the K scalars."""
 
     @property
-    def note(self) -> str: ...
+    def note(self) -> str:
+        """What was taken from the forecast and how; empty when nothing was."""
 
-    def __call__(self, points: Tensor) -> Tensor: ...
+    def __call__(self, points: Tensor) -> Tensor:
+        """Project points.
+
+        Parameters
+        ----------
+        points : Tensor, shape (..., n_cases, n_points, n_targets)
+            Observations or members.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases, n_points, n_projections)
+            The scalars.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +42,17 @@ class LinearProjection:
     r"""$T_k = u_k(x)^\top y$: directions (..., N or 1, D, K), one column per projection.
 
     Linear projections of a Gaussian mixture have a closed-form law, so their PITs need no draws.
+
+    Parameters
+    ----------
+    directions : Tensor, shape (..., n_cases or 1, n_targets, n_projections)
+        One column per projection.
+    names : tuple of str
+        Names of the projections.
+    note : str, default ''
+        What was taken from the forecast and how.
+    identity : bool, default False
+        Whether the directions are the axes, in order, so that there is nothing to compute.
     """
 
     directions: Tensor
@@ -39,6 +61,18 @@ class LinearProjection:
     identity: bool = False  # the directions are the axes, in order: nothing to compute
 
     def __call__(self, points: Tensor) -> Tensor:
+        """Project points.
+
+        Parameters
+        ----------
+        points : Tensor, shape (..., n_cases, n_points, n_targets)
+            Observations or members.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases, n_points, n_projections)
+            The scalars.
+        """
         if self.identity:
             return points
         directions = self.directions.to(points)
@@ -84,11 +118,33 @@ def _product(points: Tensor, directions: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class PointwiseProjection:
-    """A projection given by any function of points (..., N, P, D) -> (..., N, P, K)."""
+    """A projection given by any function of points.
+
+    Parameters
+    ----------
+    function : callable
+        Maps points (..., n_cases, n_points, n_targets) to (..., n_cases, n_points, n_projections).
+    names : tuple of str
+        Names of the projections.
+    note : str, default ''
+        What was taken from the forecast and how.
+    """
 
     function: Callable[[Tensor], Tensor]
     names: tuple[str, ...]
     note: str = ""
 
     def __call__(self, points: Tensor) -> Tensor:
+        """Project points.
+
+        Parameters
+        ----------
+        points : Tensor, shape (..., n_cases, n_points, n_targets)
+            Observations or members.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases, n_points, n_projections)
+            The scalars.
+        """
         return self.function(points)

@@ -23,12 +23,29 @@ class PreRank(Protocol):
     It asks the view for what it needs (`View`): how many targets there are, a covariance, a log density, a joint CDF,
     reference draws. A forecast may stand in the place of a view of it: `PCA().given(forecast)`. A class that declares
     `capturable = True` may be replayed as a CUDA graph in training: it works on the device alone and reads no value.
+
+    See Also
+    --------
+    Custom : a pre-rank from a function of a point
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What results call it; each pre-rank of a check has another name."""
 
-    def given(self, view: View) -> Projection: ...
+    def given(self, view: View) -> Projection:
+        """Turn a view of a forecast into a projection.
+
+        Parameters
+        ----------
+        view : View
+            What may be asked of the forecast.
+
+        Returns
+        -------
+        Projection
+            A function of points, the same for observations and members.
+        """
 
 
 @dataclass(frozen=True)
@@ -37,12 +54,35 @@ class Marginal:
 
     Sees bias, spread and shape of every target. Blind to all dependence between targets: independent forecasts of
     dependent targets look perfect.
+
+    Parameters
+    ----------
+    name : str, default 'marginal'
+        What results call it.
+
+    Examples
+    --------
+    >>> from prerank import Ensemble
+    >>> Marginal().given(Ensemble(torch.zeros(4, 10, 3))).names
+    ('y1', 'y2', 'y3')
     """
 
     name: str = "marginal"
     capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
+        """Turn a view of a forecast into a linear projection.
+
+        Parameters
+        ----------
+        view : View or forecast
+            What may be asked of the forecast; a forecast stands for its exact view.
+
+        Returns
+        -------
+        LinearProjection
+            A function of points, the same for observations and members.
+        """
         view = view_of(view)
         axes = torch.eye(view.n_targets, dtype=view.dtype, device=view.device)[None]
         return LinearProjection(axes, tuple(f"y{d + 1}" for d in range(view.n_targets)), identity=True)
@@ -54,12 +94,35 @@ class Location:
 
     Sees a common bias and the variance of the sum, so also a common sign of wrong correlation. Blind to errors that
     cancel in the mean, such as biases of opposite sign.
+
+    Parameters
+    ----------
+    name : str, default 'location'
+        What results call it.
+
+    Examples
+    --------
+    >>> from prerank import Ensemble
+    >>> Location().given(Ensemble(torch.zeros(1, 10, 3)))(torch.tensor([[[1.0, 2.0, 6.0]]]))
+    tensor([[[3.]]])
     """
 
     name: str = "location"
     capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
+        """Turn a view of a forecast into a linear projection.
+
+        Parameters
+        ----------
+        view : View or forecast
+            What may be asked of the forecast; a forecast stands for its exact view.
+
+        Returns
+        -------
+        LinearProjection
+            A function of points, the same for observations and members.
+        """
         view = view_of(view)
         shape = (1, view.n_targets, 1)
         mean = torch.full(shape, 1.0 / view.n_targets, dtype=view.dtype, device=view.device)
@@ -72,12 +135,35 @@ class Scale:
 
     Sees how far the targets lie apart: wrong variances, and wrong correlation through the spread. Blind to a bias
     common to all targets and to the order of the targets.
+
+    Parameters
+    ----------
+    name : str, default 'scale'
+        What results call it.
+
+    Examples
+    --------
+    >>> from prerank import Ensemble
+    >>> Scale().given(Ensemble(torch.zeros(1, 10, 2)))(torch.tensor([[[1.0, 3.0]]]))
+    tensor([[[1.]]])
     """
 
     name: str = "scale"
     capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
+        """Turn a view of a forecast into a projection.
+
+        Parameters
+        ----------
+        view : View or forecast
+            What may be asked of the forecast; a forecast stands for its exact view.
+
+        Returns
+        -------
+        PointwiseProjection
+            A function of points, the same for observations and members.
+        """
         if view_of(view).n_targets == 1:
             raise ValueError("Scale() is constant (zero) for D=1 target, so its ranks would be ties; use Marginal()")
         return PointwiseProjection(_variance, ("variance",))
@@ -89,6 +175,23 @@ class Dependency:
 
     Sees how alike neighbouring targets are, whatever their level and spread: wrong correlation, wrong order. Blind to
     common bias and common scale. A vector whose entries are all equal counts as perfectly dependent (T = 0).
+
+    Parameters
+    ----------
+    lag : int, default 1
+        Distance h between the targets that are compared, below the number of targets, which is at least three.
+    name : str, default 'dependency'
+        What results call it.
+
+    See Also
+    --------
+    Contrast : for two targets
+
+    Examples
+    --------
+    >>> from prerank import Ensemble
+    >>> Dependency().given(Ensemble(torch.zeros(1, 10, 3)))(torch.tensor([[[0.0, 0.0, 3.0]]]))
+    tensor([[[-1.1250]]])
     """
 
     lag: int = 1
@@ -96,6 +199,18 @@ class Dependency:
     capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
+        """Turn a view of a forecast into a projection.
+
+        Parameters
+        ----------
+        view : View or forecast
+            What may be asked of the forecast; a forecast stands for its exact view.
+
+        Returns
+        -------
+        PointwiseProjection
+            A function of points, the same for observations and members.
+        """
         targets = view_of(view).n_targets
         if self.lag < 1:
             raise ValueError(f"Dependency(lag={self.lag}): the lag is a distance between targets, 1 or more")
@@ -128,8 +243,25 @@ class PCA:
 
     Sees errors along the directions in which the forecast itself varies most and least, so wrong correlation as well
     as wrong variance and bias. Blind to dependence that second moments do not show. Keeps at most D components, M for
-    M members pooled with the observation, R - 1 for R reference draws. Signs are fixed (the largest entry of a
-    direction is positive); `attached=True` lets gradients reach the directions.
+    M members pooled with the observation, R - 1 for R reference draws. Signs are fixed: the largest entry of a
+    direction is positive.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Components that are kept, those of the largest variance first; all by default.
+    attached : bool, default False
+        Whether gradients reach the directions.
+    name : str, default 'PCA'
+        What results call it.
+
+    Examples
+    --------
+    >>> from prerank import Ensemble
+    >>> members = torch.tensor([[[-1.0, -1.0], [0.0, 0.1], [1.0, 1.0]]])
+    >>> PCA(n_components=1).given(Ensemble(members)).directions.round(decimals=1)
+    tensor([[[0.7000],
+             [0.7000]]], dtype=torch.float64)
     """
 
     n_components: int | None = None
@@ -138,6 +270,18 @@ class PCA:
     capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
+        """Turn a view of a forecast into a linear projection.
+
+        Parameters
+        ----------
+        view : View or forecast
+            What may be asked of the forecast; a forecast stands for its exact view.
+
+        Returns
+        -------
+        LinearProjection
+            A function of points, the same for observations and members.
+        """
         view = view_of(view)
         if self.n_components is not None and self.n_components < 1:
             raise ValueError(f"PCA(n_components={self.n_components}): at least one component is needed")
@@ -159,12 +303,35 @@ class HDR:
     Sees outcomes that are too often improbable (over-confidence) or too rarely so, in any direction. Blind to which
     direction: errors that exchange equally probable outcomes stay hidden. An ensemble without a reference density is
     given the kernel density of its members pooled with the observation (Scott's rule per target).
+
+    Parameters
+    ----------
+    name : str, default 'HDR'
+        What results call it.
+
+    Examples
+    --------
+    >>> forecast = torch.distributions.MultivariateNormal(torch.zeros(1, 2), torch.eye(2))
+    >>> HDR().given(forecast)(torch.zeros(1, 1, 2))  # - log(2 pi)
+    tensor([[[-1.8379]]])
     """
 
     name: str = "HDR"
     capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
+        """Turn a view of a forecast into a projection.
+
+        Parameters
+        ----------
+        view : View or forecast
+            What may be asked of the forecast; a forecast stands for its exact view.
+
+        Returns
+        -------
+        PointwiseProjection
+            A function of points, the same for observations and members.
+        """
         return _of_one_number(view_of(view).log_density())
 
 
@@ -175,6 +342,20 @@ class Copula:
     Sees dependence and joint bias at once: how often all targets are low together. Sees less in high dimensions, where
     almost no point lies below another in every target and ranks tie. The CDF is that of the members pooled
     with the observation, or of `n_reference` independent draws of a distribution.
+
+    Parameters
+    ----------
+    n_reference : int, default 1000
+        Draws of a distribution whose joint CDF is taken; unused for ensembles.
+    name : str, default 'copula'
+        What results call it.
+
+    Examples
+    --------
+    >>> from prerank import Ensemble
+    >>> members = torch.tensor([[[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]])
+    >>> Copula().given(Ensemble(members))(torch.tensor([[[1.5, 5.0]]]))
+    tensor([[[0.5000]]])
     """
 
     n_reference: int = 1000
@@ -182,6 +363,18 @@ class Copula:
     capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
+        """Turn a view of a forecast into a projection.
+
+        Parameters
+        ----------
+        view : View or forecast
+            What may be asked of the forecast; a forecast stands for its exact view.
+
+        Returns
+        -------
+        PointwiseProjection
+            A function of points, the same for observations and members.
+        """
         return _of_one_number(view_of(view).joint_cdf(self.n_reference))
 
 
@@ -191,6 +384,21 @@ class Contrast:
 
     Sees a wrong correlation of the pair (too wide if correlation is underestimated) and a bias of one against the
     other. Blind to anything the two have in common. Linear, so closed form for mixtures.
+
+    Parameters
+    ----------
+    i : int, default 0
+        The target that counts positively, from zero.
+    j : int, default 1
+        The target that is subtracted.
+    name : str, default 'contrast'
+        What results call it.
+
+    Examples
+    --------
+    >>> from prerank import Ensemble
+    >>> Contrast(0, 2).given(Ensemble(torch.zeros(1, 10, 3)))(torch.tensor([[[5.0, 0.0, 3.0]]]))
+    tensor([[[2.]]])
     """
 
     i: int = 0
@@ -199,6 +407,18 @@ class Contrast:
     capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
+        """Turn a view of a forecast into a linear projection.
+
+        Parameters
+        ----------
+        view : View or forecast
+            What may be asked of the forecast; a forecast stands for its exact view.
+
+        Returns
+        -------
+        LinearProjection
+            A function of points, the same for observations and members.
+        """
         view = view_of(view)
         _require_pair(self, self.i, self.j, view.n_targets)
         direction = torch.zeros(1, view.n_targets, 1, dtype=view.dtype, device=view.device)
@@ -212,6 +432,21 @@ class SquaredDifference:
 
     For D = 2 it is four times Scale and ranks identically. It exists to reproduce those tables; `Contrast` keeps the
     sign and sees more.
+
+    Parameters
+    ----------
+    i : int, default 0
+        A target, from zero.
+    j : int, default 1
+        Another target.
+    name : str, default 'squared difference'
+        What results call it.
+
+    Examples
+    --------
+    >>> from prerank import Ensemble
+    >>> SquaredDifference().given(Ensemble(torch.zeros(1, 10, 2)))(torch.tensor([[[5.0, 3.0]]]))
+    tensor([[[4.]]])
     """
 
     i: int = 0
@@ -220,6 +455,18 @@ class SquaredDifference:
     capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
+        """Turn a view of a forecast into a projection.
+
+        Parameters
+        ----------
+        view : View or forecast
+            What may be asked of the forecast; a forecast stands for its exact view.
+
+        Returns
+        -------
+        PointwiseProjection
+            A function of points, the same for observations and members.
+        """
         _require_pair(self, self.i, self.j, view_of(view).n_targets)
         return PointwiseProjection(
             lambda points: (points[..., self.i, None] - points[..., self.j, None]).square(),
@@ -248,6 +495,19 @@ def _of_one_number(learnt: Learnt) -> PointwiseProjection:
 def paper_preranks(n_targets: int) -> tuple[PreRank, ...]:
     """The pre-ranks of the paper that are defined for this many targets, in the order of its tables.
 
+    Parameters
+    ----------
+    n_targets : int
+        Number of targets D. With two, `Contrast` stands in the place of `Dependency`; with one, `Marginal` and `HDR`
+        are left.
+
+    Returns
+    -------
+    tuple of PreRank
+        Values to be passed to `check`, `projected_pit` or `PreRankPenalty`.
+
+    Examples
+    --------
     >>> [prerank.name for prerank in paper_preranks(2)]
     ['marginal', 'location', 'scale', 'contrast', 'PCA', 'HDR', 'copula']
     """

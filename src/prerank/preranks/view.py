@@ -24,7 +24,17 @@ FOR_A_COVARIANCE = 1000  # draws of a distribution that does not know its own
 
 
 class Learnt(NamedTuple):
-    """A function of points (..., N, P, D) -> (..., N, P) learnt from a forecast, its name, and how it was learnt."""
+    """A function of points learnt from a forecast.
+
+    Attributes
+    ----------
+    function : callable
+        Maps points (..., n_cases, n_points, n_targets) to (..., n_cases, n_points).
+    name : str
+        What it gives, such as 'log density'.
+    note : str
+        How it was learnt.
+    """
 
     function: Callable[[Tensor], Tensor]
     name: str
@@ -32,70 +42,142 @@ class Learnt(NamedTuple):
 
 
 class View(Protocol):
-    """A forecast as a pre-rank sees it.
+    """A forecast as a pre-rank sees it: what a pre-rank may ask, and nothing else.
 
-    `n_points` is the number of points that the answers come from, None where the forecast itself answers. `covariance` is
-    (..., N or 1, D, D), up to a positive factor per case. `draws` are for what the other answers do not cover: independent
-    of what is ranked, the same for the same name, and as many as asked for where the view can choose.
+    See Also
+    --------
+    view_of : the exact view of a forecast
+    PointsView : the view of an ensemble
+    DistributionView : the view of a distribution
     """
 
     @property
-    def n_targets(self) -> int: ...
+    def n_targets(self) -> int:
+        """Number of targets."""
 
     @property
-    def dtype(self) -> torch.dtype: ...
+    def dtype(self) -> torch.dtype:
+        """Floating type of what the view gives."""
 
     @property
-    def device(self) -> torch.device: ...
+    def device(self) -> torch.device:
+        """Device of what the view gives."""
 
     @property
-    def n_points(self) -> int | None: ...
+    def n_points(self) -> int | None:
+        """Number of points that the answers come from; None where the forecast itself answers."""
 
     @property
-    def covariance(self) -> Tensor: ...
+    def covariance(self) -> Tensor:
+        """Covariance (..., N or 1, D, D), up to a positive factor per case."""
 
-    def log_density(self) -> Learnt: ...
+    def log_density(self) -> Learnt:
+        """Log density of the forecast as a function of points.
 
-    def joint_cdf(self, n_draws: int) -> Learnt: ...
+        Returns
+        -------
+        Learnt
+            The function, its name and how it was learnt.
+        """
 
-    def draws(self, name: str, n_draws: int) -> Ensemble: ...
+    def joint_cdf(self, n_draws: int) -> Learnt:
+        """Joint CDF of the forecast as a function of points.
+
+        Parameters
+        ----------
+        n_draws : int
+            Draws that stand for a distribution.
+
+        Returns
+        -------
+        Learnt
+            The function, its name and how it was learnt.
+        """
+
+    def draws(self, name: str, n_draws: int) -> Ensemble:
+        """Draws for what the other answers do not cover, independent of what is ranked.
+
+        Parameters
+        ----------
+        name : str
+            What the draws are for: the same draws for the same name.
+        n_draws : int
+            Number of draws, where the view can choose.
+
+        Returns
+        -------
+        Ensemble
+            Reference draws.
+        """
 
 
 @dataclass(frozen=True, eq=False)
 class PointsView:
-    """Points per case that stand for a forecast: reference draws, or members pooled with the observation."""
+    """Points per case that stand for a forecast: reference draws, or members pooled with the observation.
+
+    Parameters
+    ----------
+    points : Ensemble
+        The points and their weights.
+    smooth : bool, default False
+        Whether answers have to be differentiable.
+    """
 
     points: Ensemble
     smooth: bool = False
 
     @property
     def n_targets(self) -> int:
+        """Number of targets."""
         return self.points.n_targets
 
     @property
     def dtype(self) -> torch.dtype:
+        """Floating type of what the view gives."""
         return self.points.members.dtype
 
     @property
     def device(self) -> torch.device:
+        """Device of what the view gives."""
         return self.points.members.device
 
     @property
     def n_points(self) -> int:
+        """Number of points that the answers come from; None where the forecast itself answers."""
         return self.points.n_members
 
     @property
     def covariance(self) -> Tensor:
+        """Covariance (..., N or 1, D, D), up to a positive factor per case."""
         if self.smooth or self.points.members.requires_grad:
             return self.points.covariance_matrix
         return spread_matrix(self.points.members, self.points.weights)
 
     def log_density(self) -> Learnt:
+        """Log density of the forecast as a function of points.
+
+        Returns
+        -------
+        Learnt
+            The function, its name and how it was learnt.
+        """
         centres, weights = self.points.members, self.points.weights
         note = f"kernel density of {self.n_points} points, Scott's rule per target"
         return Learnt(lambda points: log_kernel_density(points, centres, weights), "log density", note)
 
     def joint_cdf(self, n_draws: int = 0) -> Learnt:
+        """Joint CDF of the points as a function of points.
+
+        Parameters
+        ----------
+        n_draws : int, default 0
+            Unused: the points are what they are.
+
+        Returns
+        -------
+        Learnt
+            The function, its name and how it was learnt.
+        """
         centres, weights = self.points.members, self.points.weights
         note = f"joint CDF of {self.n_points} points"
         if not self.smooth:
@@ -108,12 +190,38 @@ class PointsView:
         )
 
     def draws(self, name: str, n_draws: int) -> Ensemble:
+        """The points themselves.
+
+        Parameters
+        ----------
+        name : str
+            Unused: there is one set of points.
+        n_draws : int
+            Unused: the points are as many as they are.
+
+        Returns
+        -------
+        Ensemble
+            The points.
+        """
         return self.points
 
 
 @dataclass(frozen=True, eq=False)
 class DistributionView:
-    """A distribution: closed forms where it has them, otherwise draws that depend on the seed, their name and the case."""
+    """A distribution: closed forms where it has them, otherwise draws that depend on the seed, their name and the case.
+
+    Parameters
+    ----------
+    forecast : torch.distributions.Distribution
+        Batch shape (..., n_cases), event shape (n_targets,).
+    seed : int, default 0
+        Seed of the draws.
+    case_ids : Tensor, shape (n_cases,), optional
+        Identifiers on which the draws of a case depend; positions by default.
+    smooth : bool, default False
+        Whether answers have to be differentiable.
+    """
 
     forecast: Distribution
     seed: int = 0
@@ -122,10 +230,12 @@ class DistributionView:
 
     @property
     def n_targets(self) -> int:
+        """Number of targets."""
         return self.forecast.event_shape[-1]
 
     @property
     def dtype(self) -> torch.dtype:
+        """Floating type of what the view gives."""
         return self.forecast.loc.dtype if isinstance(self.forecast, GaussianMixture) else torch.float64
 
     @property
@@ -135,23 +245,58 @@ class DistributionView:
 
     @property
     def n_points(self) -> int | None:
+        """Number of points that the answers come from; None where the forecast itself answers."""
         return None if self._knows_its_covariance else FOR_A_COVARIANCE
 
     @property
     def covariance(self) -> Tensor:
+        """Covariance (..., N or 1, D, D), up to a positive factor per case."""
         if self._knows_its_covariance:
             return self.forecast.covariance_matrix  # type: ignore[attr-defined]
         drawn = self._drawn("reference for PCA", FOR_A_COVARIANCE)
         return PointsView(drawn, self.smooth).covariance
 
     def log_density(self) -> Learnt:
+        """Log density of the forecast as a function of points.
+
+        Returns
+        -------
+        Learnt
+            The function, its name and how it was learnt.
+        """
         note = f"log_prob of {type(self.forecast).__name__}"
         return Learnt(partial(log_density, self.forecast), "log density", note)
 
     def joint_cdf(self, n_draws: int) -> Learnt:
+        """Joint CDF of the forecast as a function of points.
+
+        Parameters
+        ----------
+        n_draws : int
+            Draws that stand for a distribution.
+
+        Returns
+        -------
+        Learnt
+            The function, its name and how it was learnt.
+        """
         return PointsView(self.draws("reference for the copula", n_draws), self.smooth).joint_cdf()
 
     def draws(self, name: str, n_draws: int) -> Ensemble:
+        """Draws for what the other answers do not cover, independent of what is ranked.
+
+        Parameters
+        ----------
+        name : str
+            What the draws are for: the same draws for the same name.
+        n_draws : int
+            Number of draws, where the view can choose.
+
+        Returns
+        -------
+        Ensemble
+            Reference draws.
+        """
         return self._drawn(name, n_draws)
 
     @property
@@ -163,7 +308,17 @@ class DistributionView:
 
 
 class Needs(NamedTuple):
-    """What a pre-rank needs of any forecast: whether its projection is linear, whether it asks for draws, for a density."""
+    """What a pre-rank needs of any forecast.
+
+    Attributes
+    ----------
+    linear : bool
+        Whether its projection is linear, so that PITs of mixtures have a closed form.
+    reference : bool
+        Whether it asks for draws.
+    density : bool
+        Whether it asks for a density.
+    """
 
     linear: bool
     reference: bool
@@ -171,7 +326,28 @@ class Needs(NamedTuple):
 
 
 def needs_of(prerank: "Asking", n_targets: int) -> Needs:
-    """Found out on a standard normal forecast of one case, so that random numbers can be drawn before they are used."""
+    """Find out what a pre-rank asks of a forecast, on a standard normal forecast of one case.
+
+    With it random numbers can be drawn before they are used.
+
+    Parameters
+    ----------
+    prerank : PreRank
+        Asked once, if it has a hash.
+    n_targets : int
+        Number of targets D.
+
+    Returns
+    -------
+    Needs
+        Whether it is linear, needs draws, needs a density.
+
+    Examples
+    --------
+    >>> from prerank.preranks import Copula
+    >>> needs_of(Copula(), n_targets=2)
+    Needs(linear=False, reference=True, density=False)
+    """
     try:
         hash(prerank)
     except TypeError:  # a pre-rank without a hash is asked each time
@@ -214,6 +390,18 @@ class _Probe(DistributionView):
 def view_of(forecast: Forecast | View) -> View:
     """The exact view of a forecast; a view is one already.
 
+    Parameters
+    ----------
+    forecast : Ensemble, Distribution or View
+        What a pre-rank is given.
+
+    Returns
+    -------
+    View
+        What a pre-rank may ask.
+
+    Examples
+    --------
     >>> view_of(Ensemble(torch.zeros(7, 20, 3))).n_targets
     3
     """

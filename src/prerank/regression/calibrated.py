@@ -1,4 +1,4 @@
-"""`CalibratedRegressorCV`: any forecasting estimator, corrected by what rows say that it was not fitted on."""
+"""`CalibratedRegressorCV`: any forecasting estimator, recalibrated on out-of-fold predictions."""
 
 import warnings
 from collections.abc import Sequence
@@ -56,32 +56,60 @@ class Data(NamedTuple):
 
 
 class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
-    """An estimator of joint forecasts, and a correction that is learnt from rows that it was not fitted on.
+    """An estimator of joint forecasts, recalibrated on out-of-fold predictions.
 
-    `estimator` is a `MixtureRegressor`, or any other with `fit(X, y)` and `predict_distribution(X)`, a pipeline with one at
-    its end among them. `cv` are folds: a number (shuffled, or by groups if `fit` is given some), or a splitter of
-    scikit-learn's. What is fitted, as `ensemble` says:
+    A row that the correction is learnt from has no part in its own forecast: neither in training, early stopping,
+    scaling nor the choice of a strength. Networks of all folds are trained as one fleet. A fold that tests rows it is
+    trained on, and folds that test a row twice, are refused. Where the correction is a tilt, forecasts are computed by
+    draws, which takes longer.
 
-    * True: one in five folds is held out. Four of the others each stop a model that is trained on the rest; forecasts are
-      the equal mixture of all, and their correction is learnt on the folds that none saw. Ten folds, which test every row
-      once, train on 70 % of the rows. At least three are needed; of fewer than six there is a model less than folds.
-    * False: one model of all rows. The correction is learnt from models of the folds, each by the rows that it has not seen;
-      they are fitted on fewer rows than the one that is corrected. K folds cost K + 1 models.
-    * "auto": True where the folds allow it and there are at least 100 rows, else False, as for `TimeSeriesSplit` and folds
-      with a gap: rows that no fold tests are then fitted on, and not learnt from.
+    Parameters
+    ----------
+    estimator : estimator, optional
+        A `MixtureRegressor` (the default), or any other with `fit(X, y)` and `predict_distribution(X)`, a pipeline
+        with one at its end among them.
+    preranks : PreRank or sequence of PreRank, optional
+        What the correction looks at; the paper's by default.
+    cv : int or splitter, default 10
+        Number of folds (shuffled, or by groups if `fit` is given some), or a splitter of scikit-learn's.
+    ensemble : bool or 'auto', default 'auto'
+        True: up to four models, each early-stopped on a different fold, and every fifth fold held out to learn the
+        correction; forecasts are the equal mixture of all models. Ten folds, which test every row once, train on 70 %
+        of the rows. At least three are needed; of fewer than six there is a model less than folds. False: one model of
+        all rows, with a correction learnt from models of the folds, which are fitted on fewer rows than the one that
+        is corrected; K folds cost K + 1 models. "auto": True where the folds allow it and there are at least 100 rows,
+        else False, as for `TimeSeriesSplit` and folds with a gap: rows that no fold tests are then fitted on, and not
+        learnt from.
+    max_held_out : int or None, default 2048
+        The most rows that the correction is learnt from; None for no limit.
+    recalibrator : Recalibrator, optional
+        What learns the correction; `Recalibrator(preranks)` by default.
+    random_state : int, RandomState or None, default None
+        Seeds folds, models and draws; None takes the estimator's, if that is a number.
 
-    A fold that tests rows it is trained on, and folds that test a row twice, are refused.
+    Attributes
+    ----------
+    models_ : list of estimators
+        Those whose equal mixture is corrected.
+    recalibrator_ : Recalibrator or None
+        The correction; None with fewer than ten held-out rows.
+    n_models_ : int
+        Models fitted in all.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, if X was a frame.
+    n_targets_ : int
+        Number of targets.
+    target_names_ : list of str or None
+        Names of the targets, if y was a frame.
 
-    A row that is learnt from has no part in its own forecast: neither in training, early stopping, scaling nor the choice
-    of a strength. Networks of all folds are trained as one fleet.
+    See Also
+    --------
+    Recalibrator : corrects forecasts without their estimator
 
-    The correction is that of `recalibrator`, by default a `Recalibrator` along `preranks` (the paper's), and is learnt from
-    at most `max_held_out` rows. Where it is a tilt, forecasts are computed by draws, which takes longer. `random_state`
-    seeds folds, models and draws; None takes the estimator's, if that is a number.
-
-    Fitted: `models_` (whose equal mixture is corrected), `recalibrator_` (None with fewer than ten held-out rows),
-    `n_models_` (those fitted in all), `n_features_in_`, `feature_names_in_`, `n_targets_`, `target_names_`.
-
+    Examples
+    --------
     >>> from prerank import Marginal
     >>> from prerank.datasets import Bimodal
     >>> table = Bimodal().table(200)
@@ -111,10 +139,23 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Fit models and their correction on features X (N, L) and targets y (N, D) or (N,).
+        """Fit models and their correction.
 
-        `sample_weight` (N,) goes to the estimator and to the recalibrator; rows of weight zero have no influence.
-        `groups` (N,) are kept together: by the folds, and in the standard errors of the recalibrator.
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets.
+        sample_weight : array_like, shape (n_rows,), optional
+            Goes to the estimator and to the recalibrator; rows of weight zero have no influence.
+        groups : array_like, shape (n_rows,), optional
+            Kept together: by the folds, and in the standard errors of the recalibrator.
+
+        Returns
+        -------
+        CalibratedRegressorCV
+            The fitted estimator itself.
         """
         require_targets(self, y)
         require_table(X)
@@ -142,7 +183,18 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return self
 
     def predict_distribution(self, X: Any) -> Forecast:
-        """The corrected joint forecast of rows (N, L); a row's does not depend on the rows beside it."""
+        """The corrected joint forecast; a row's does not depend on the rows beside it.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+
+        Returns
+        -------
+        Ensemble or Distribution
+            Batch shape (n_rows,), event shape (n_targets,).
+        """
         check_is_fitted(self)
         require_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
@@ -154,7 +206,18 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return corrected.named(_identifiers(X)) if isinstance(corrected, Tilted) else corrected
 
     def predict(self, X: Any) -> Any:
-        """Mean of the corrected forecast, (N, D), or (N,) if y had one axis; a frame if y was one."""
+        """Mean of the forecast.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray or DataFrame, shape (n_rows, n_targets), or (n_rows,) if y had one axis
+            A frame if y was one.
+        """
         forecast = self.predict_distribution(X)
         mean = forecast.mean.cpu().numpy()
         if cells_of(self) is not None and not isinstance(forecast, Ensemble):
@@ -164,9 +227,23 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return mean[:, 0] if self._one_axis else mean
 
     def sample(self, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
-        """Equally weighted draws (N, M, D) of the corrected forecast; a row's depend on it, its position and the seed.
+        """Equally weighted draws of the corrected forecast; a row's depend on it, its position and the seed.
 
-        Where the estimator spreads targets with atoms over their cells, draws have values of theirs again.
+        Discrete targets are drawn on their own support, where the estimator spreads them over cells.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        n_draws : int, default 100
+            Members per row.
+        seed : int, default 0
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_draws, n_targets)
+            Members, in the units of y.
         """
         forecast = self.predict_distribution(X)
         n_draws = require_whole(n_draws, "n_draws")
@@ -193,24 +270,58 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         Returns
         -------
         ndarray, shape (n_rows, n_levels, n_targets)
+            Quantiles, in the units of y.
         """
         return predict_quantiles(self, X, levels, n_draws, seed)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors.
+        """Mean log-likelihood, in the units of y: larger is better. It is not the R² of other regressors.
 
-        Where the estimator spreads targets with atoms over their cells, it is that of the cells.
+        Where the estimator spreads discrete targets over their cells, it is that of the cells.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets.
+        sample_weight : array_like, shape (n_rows,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The mean.
         """
         return LogLikelihood()(self, X, y, sample_weight)
 
     def dequantised(self, y: Any, seed: int = 0) -> Any:
-        """y as it is forecast: with atoms spread over their cells, where the estimator does so."""
+        """Targets as they are forecast: discrete ones spread over their cells, where the estimator does so.
+
+        Parameters
+        ----------
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets.
+        seed : int, default 0
+            Seed of the spreading.
+
+        Returns
+        -------
+        array_like, shape (n_rows, n_targets) or (n_rows,)
+            Spread targets.
+        """
         check_is_fitted(self)
         own = inmost(self.models_[0])
         return own.dequantised(y, seed) if hasattr(own, "dequantised") else y
 
     def summary(self) -> str:
-        """What was fitted and what the correction changes, in words."""
+        """What was fitted and what the correction changes, in words.
+
+        Returns
+        -------
+        str
+            A few lines.
+        """
         check_is_fitted(self)
         head = f"{counted(self.n_models_, 'model')} fitted, {len(self.models_)} of them forecast."
         if self.recalibrator_ is None:
@@ -222,6 +333,11 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """Write what was fitted to one file, safetensors with JSON in its header: networks and a `Recalibrator`.
 
         `estimator`, `cv` and `recalibrator`, which are for fitting, are not kept.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file.
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
@@ -230,7 +346,18 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """What `save` wrote: its forecasts are the same to the last bit."""
+        """What `save` wrote: its forecasts are the same to the last bit.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file.
+
+        Returns
+        -------
+        CalibratedRegressorCV
+            The fitted estimator.
+        """
         models, recalibrator, about = read_parts(path)
         result = cls()
         result.models_, result.recalibrator_ = models, recalibrator

@@ -1,4 +1,4 @@
-"""Dequantising: targets with atoms are spread over the middle of their cells, and forecasts come back to the atoms."""
+"""Dequantisation: discrete targets are spread over the middle of their cells, and draws go back to their own support."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Targets with atoms: which values they are, the cell of each, and how a number goes to its value.
+"""Discrete targets: recognise which values they take, the cell of each, and round numbers to them.
 
 A density has no finite maximum where values repeat: a component can sit on an atom and shrink. A target on a grid is
 therefore spread over the cells of its values, and a likelihood is that of a cell.

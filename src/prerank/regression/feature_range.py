@@ -1,4 +1,4 @@
-"""Features outside what was seen: bounded, so that one of them cannot carry a forecast away, and told of."""
+"""Clip features to the training range, and flag extrapolation."""
 
 from dataclasses import dataclass
 

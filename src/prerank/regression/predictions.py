@@ -24,6 +24,25 @@ from prerank.recalibration.quantiles import checked_levels
 def predict_distribution(estimator: Any, X: Any) -> Forecast:
     """The joint forecast of a fitted estimator: its own, a pipeline's last step's, or a search's best one's.
 
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted, with `predict_distribution`, or a pipeline or search around one.
+    X : array_like, shape (n_rows, n_features)
+        Features.
+
+    Returns
+    -------
+    Ensemble or Distribution
+        Batch shape (n_rows,), event shape (n_targets,).
+
+    Raises
+    ------
+    TypeError
+        If nothing in it gives a joint forecast.
+
+    Examples
+    --------
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
     >>> from prerank.datasets import Bimodal
@@ -142,7 +161,29 @@ def observed_for(y: Any, forecast: Forecast) -> Tensor:
 
 
 def sample(estimator: Any, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
-    """Equally weighted draws (N, M, D) of a fitted estimator's joint forecast; targets with atoms have values of theirs."""
+    """Equally weighted draws of a fitted estimator's joint forecast; discrete targets are drawn on their own support.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted, with `predict_distribution`, or a pipeline or search around one.
+    X : array_like, shape (n_rows, n_features)
+        Features.
+    n_draws : int, default 100
+        Members per row.
+    seed : int, default 0
+        Seed of the draws.
+
+    Returns
+    -------
+    ndarray, shape (n_rows, n_draws, n_targets)
+        Members, in the units of y.
+
+    Raises
+    ------
+    TypeError
+        If the forecast is an ensemble: its members are its draws.
+    """
     forecast = predict_distribution(estimator, X)
     n_draws = require_whole(n_draws, "n_draws")
     if isinstance(forecast, Distribution):

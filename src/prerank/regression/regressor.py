@@ -51,44 +51,125 @@ def _is_cpu(device: torch.device | str | None) -> bool:
 
 
 class MixtureRegressor(RegressorMixin, BaseEstimator):
-    r"""A network whose forecast is a Gaussian mixture over all targets, trained by NLL plus a pre-rank penalty.
+    """A network whose forecast is a Gaussian mixture over all targets, trained by NLL plus a pre-rank penalty.
 
     Without `preranks` it minimises the negative log-likelihood. With one (`preranks=PCA()`) or several
-    (`preranks=[Marginal(), HDR()]`) it adds `strength` times their calibration error (Algorithm 1). `strength="auto"`
-    trains all `strengths` and 0 at once, as one fleet, and keeps the one that the paper's rule prefers on the validation
-    rows: the smallest PCE among those whose energy score is at most (1 + `tolerance`) times that of strength 0.
+    (`preranks=[Marginal(), HDR()]`) it adds `strength` times their calibration error (Algorithm 1). The defaults were
+    chosen on data for likelihood, energy score and time; `MixtureRegressor.paper()` has the paper's settings. Features
+    and targets are standardised inside; forecasts come back in the units of y, computed in double precision, so that a
+    row's forecast does not depend on its companions. Ctrl-C ends the training and keeps the best network so far, with
+    a warning; a second one is a KeyboardInterrupt.
 
-    The defaults were chosen on data for likelihood, energy score and time; `MixtureRegressor.paper()` has the paper's
-    settings. Features and targets are standardised inside; forecasts come back in the units of y. `validation_fraction`
-    of the rows decide when to stop and which strength to keep. `sample_weight` enters the score and the empirical CDF of
-    the PITs; rows of weight zero have no influence. Networks have torch's default dtype; forecasts are computed in double
-    precision, so that a row's forecast does not depend on its companions. The same integer `random_state` gives the same
-    model. `device` is where to train and forecast: None is the CPU. Ctrl-C ends the training and keeps the best network
-    so far, with a warning; a second one is a KeyboardInterrupt.
+    Parameters
+    ----------
+    preranks : PreRank or sequence of PreRank, optional
+        What the penalty calibrates; no penalty if None.
+    strength : float or 'auto', default 'auto'
+        The paper's lambda. "auto" trains all `strengths` and 0 at once, as one fleet, and keeps the one that the
+        paper's rule prefers on the validation rows: the smallest PCE among those whose energy score is at most (1 +
+        `tolerance`) times that of strength 0.
+    strengths : sequence of float, default (0, 0.01, 0.1, 1, 5, 10)
+        Candidates of `strength="auto"`.
+    tolerance : float, default 0.1
+        Relative loss of energy score that it accepts.
+    n_components : int, optional
+        Components of the mixture. None is 5, and with more than 16 targets fewer where there are few rows for each.
+    hidden : sequence of int, default (100, 100)
+        Width of each hidden layer.
+    learning_rate : float, default 5e-3
+        Of Adam.
+    batch_size : int, default 256
+        Rows of a minibatch.
+    max_epochs : int, default 5000
+        The most epochs.
+    patience : int, default 5
+        Epochs without an improvement of the validation score that end a round of training.
+    n_restarts : int, default 2
+        How often a network that has waited `patience` epochs, or diverged, goes on from its best weights at 0.3 times
+        the learning rate.
+    floor : float, default 1e-3
+        The least spread of a component, in standard units.
+    anchored : bool, default True
+        Whether the network starts at the linear-Gaussian reference and learns what differs from it.
+    common_correlations : bool, default True
+        Whether the correlations of a component do not vary with the features; its scales do.
+    bound_features : bool, default True
+        Whether standardised features are held within the range of the training rows; beyond four standard deviations
+        they grow like a logarithm. `outside_range` tells which rows had a feature outside.
+    dequantise : bool, default True
+        Whether counts, rounded and zero-inflated targets are recognised and spread over the cells of their values.
+        `predict_distribution` then forecasts the spread targets (`dequantised` spreads observations to compare with),
+        while `predict` and `sample` give values of y. Likelihoods are those of cells; `likelihood_` says of which
+        targets.
+    fall_back : bool, default True
+        Whether the linear-Gaussian reference makes the forecasts, with a warning, where the network's validation NLL
+        is not below that of the reference.
+    tail_weight : float, default 1e-3
+        Weight of one component more, three times as wide as the reference, which bounds what a single surprising row
+        can cost.
+    validation_fraction : float, default 0.2
+        Share of the rows that decide when to stop and which strength to keep.
+    calibrate : bool or int, default False
+        Whether to recalibrate forecasts on out-of-fold predictions, by ten folds, or as many as it says: `calibrated_`
+        is then a `CalibratedRegressorCV`, which answers in the model's place. It costs the training of four networks,
+        each on seven tenths of the rows, and forecasts that are computed by draws.
+    random_state : int, RandomState or None, default None
+        The same integer gives the same model.
+    device : torch.device or str, optional
+        Where to train and forecast: None is the CPU.
+    verbose : bool, default False
+        Whether a bar shows the progress.
 
-    * `n_components`: None is 5, and with more than 16 targets fewer where there are few rows for each.
-    * `n_restarts`: how often a network that has waited `patience` epochs, or diverged, goes on from its best weights at
-      0.3 times the learning rate. `floor` is the least spread of a component, in standard units.
-    * `anchored`: the network starts at the linear-Gaussian reference and learns what differs from it. With
-      `common_correlations` the correlations of a component do not vary with the features; its scales do.
-    * `bound_features`: standardised features are held within the range of the training rows, and beyond four standard
-      deviations they grow like a logarithm. `outside_range` tells which rows had a feature outside.
-    * `dequantise`: counts, rounded and zero-inflated targets are recognised and spread over the cells of their values.
-      `predict_distribution` then forecasts the spread targets (`dequantised` spreads observations to compare with), while
-      `predict` and `sample` give values of y. Likelihoods are those of cells; `likelihood_` says of which targets.
-    * `fall_back`: where the network's validation NLL is not below that of the linear-Gaussian reference, the reference
-      makes the forecasts, with a warning.
-    * `tail_weight`: weight of one component more, three times as wide as the reference, which bounds what a single
-      surprising row can cost.
-    * `calibrate=True` corrects forecasts by what rows say that they were not fitted on, by ten folds, or as many as it
-      says: `calibrated_` is then a `CalibratedRegressorCV`, which answers in the model's place. It costs the training of
-      four networks, each on seven tenths of the rows, and forecasts that are computed by draws.
+    Attributes
+    ----------
+    strength_ : float
+        The strength of the network.
+    tuning_ : pandas.DataFrame or None
+        Strength, seed, PCE and energy score of every candidate.
+    seed_ : int
+        The seed that was used.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, if X was a frame.
+    n_targets_ : int
+        Number of targets.
+    target_names_ : list of str or None
+        Names of the targets, if y had names.
+    validation_nll_ : float
+        Validation NLL of the network, in standard units.
+    reference_nll_ : float
+        That of the linear-Gaussian reference.
+    uses_reference_ : bool
+        Whether the reference makes the forecasts.
+    likelihood_ : str
+        Of what likelihoods are: a density, or cells of which targets.
+    best_epoch_ : int
+        The epoch whose weights were kept.
+    n_epochs_ : int
+        Epochs that were trained.
+    x_scaler_ : Standardiser
+        Of the features.
+    y_scaler_ : Standardiser
+        Of the targets.
+    feature_range_ : FeatureRange
+        Range of the training rows.
+    dequantiser_ : Dequantiser
+        Which targets are discrete, and their cells.
+    reference_ : LinearGaussian
+        The reference.
+    architecture_ : Architecture
+        Sizes of the network.
+    weights_ : tuple of Tensor
+        Weights of the network.
 
-    Fitted: `strength_`, `tuning_` (strength, seed, PCE and energy score of every candidate, or None), `seed_`,
-    `n_features_in_`, `feature_names_in_`, `target_names_`, `n_targets_`, `validation_nll_` and `reference_nll_` (standard
-    units), `uses_reference_`, `likelihood_`, `best_epoch_`, `n_epochs_`, `x_scaler_`, `y_scaler_`, `feature_range_`,
-    `dequantiser_`, `reference_`, `architecture_`, `weights_`.
+    See Also
+    --------
+    CalibratedRegressorCV : recalibrates any forecasting estimator
+    PreRankPenalty : the penalty in a loop of your own
 
+    Examples
+    --------
     >>> from prerank import Location
     >>> from prerank.datasets import Bimodal
     >>> table = Bimodal().table(200)
@@ -164,6 +245,22 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     ) -> Self:
         """A regressor with the paper's settings, and whatever else it is given.
 
+        Parameters
+        ----------
+        preranks : PreRank or sequence of PreRank, optional
+            What the penalty calibrates; no penalty if None.
+        strength : float or 'auto', default 'auto'
+            The paper's lambda.
+        **parameters : object
+            Other parameters of the regressor, in place of the paper's.
+
+        Returns
+        -------
+        MixtureRegressor
+            An unfitted regressor.
+
+        Examples
+        --------
         >>> MixtureRegressor.paper(patience=3)
         ... # doctest: +ELLIPSIS
         MixtureRegressor(anchored=False, ...)
@@ -171,10 +268,24 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         return cls(preranks, strength, **{**PAPER, **parameters})
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, validation_rows: Any = None) -> Self:
-        """Train on features X (N, L) and targets y (N, D) or (N,), weighted by `sample_weight` (N,).
+        """Train the network.
 
-        `validation_rows` (N,), a mask, says which rows decide when to stop, in place of a share chosen at random: the
-        latest of a series, or whole groups.
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets.
+        sample_weight : array_like, shape (n_rows,), optional
+            Weights in the score and in the empirical CDF of the PITs; rows of weight zero have no influence.
+        validation_rows : array_like of bool, shape (n_rows,), optional
+            Which rows decide when to stop, in place of a share chosen at random: the latest of a series, or whole
+            groups.
+
+        Returns
+        -------
+        MixtureRegressor
+            The fitted estimator itself.
         """
         if self.calibrate:
             return self._fit_calibrated(X, y, sample_weight, validation_rows)
@@ -250,7 +361,18 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     @by_the_calibrated
     @single_threaded()
     def predict(self, X: Any) -> np.ndarray | pd.DataFrame | pd.Series:
-        """Mean of the forecast, (N, D), or (N,) if y had one axis; pandas if X is a frame and y had names."""
+        """Mean of the forecast.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray, DataFrame or Series, shape (n_rows, n_targets), or (n_rows,) if y had one axis
+            Pandas if X is a frame and y had names.
+        """
         index = X.index if isinstance(X, pd.DataFrame) else None
         X = self._features(X)
         mean = np.empty((len(X), self.n_targets_))
@@ -268,9 +390,19 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     @by_the_calibrated
     @single_threaded()
     def predict_distribution(self, X: Any) -> GaussianMixture:
-        """The forecast itself, batch shape (N,) and event shape (D,), in the units of y and double precision.
+        """The joint forecast, in the units of y and double precision.
 
-        Targets with atoms are forecast as `dequantised` spreads them.
+        Discrete targets are forecast as `dequantised` spreads them.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+
+        Returns
+        -------
+        GaussianMixture
+            Batch shape (n_rows,), event shape (n_targets,).
         """
         X = self._features(X)
         laws = in_threads(lambda rows: self._forecast(X[rows]), _some_rows(len(X), _ROWS), spread=_is_cpu(self.device))
@@ -282,9 +414,23 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     @by_the_calibrated
     @single_threaded()
     def sample(self, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
-        """Equally weighted draws (N, M, D) of the forecast; a row's depend on its forecast, its position and the seed.
+        """Equally weighted draws of the forecast; a row's depend on its forecast, its position and the seed.
 
-        Targets with atoms have values of theirs: counts are whole.
+        Discrete targets are drawn on their own support: counts are whole.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        n_draws : int, default 100
+            Members per row.
+        seed : int, default 0
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_draws, n_targets)
+            Members, in the units of y.
         """
         X = self._features(X)
         require_whole(seed, "seed", at_least=None)
@@ -319,11 +465,23 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         ndarray, shape (n_rows, n_levels, n_targets)
+            Quantiles, in the units of y.
         """
         return predict_quantiles(self, X, levels, n_draws, seed)
 
     def outside_range(self, X: Any) -> np.ndarray:
-        """Which rows of X have a feature outside the range of the training rows, (N,): their forecasts extrapolate."""
+        """Which rows have a feature outside the range of the training rows: their forecasts extrapolate.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of bool, shape (n_rows,)
+            True where a feature is outside.
+        """
         X = self._features(X)
         if self.feature_range_ is None:
             raise ValueError("the model was saved by a release that kept no range of features; fit it anew")
@@ -332,9 +490,21 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     @by_the_calibrated
     @single_threaded()
     def dequantised(self, y: Any, seed: int = 0) -> np.ndarray:
-        """y (N, D) or (N,) with atoms spread over the middle of their cells, as `predict_distribution` forecasts them.
+        """Discrete targets spread over the middle of their cells, as `predict_distribution` forecasts them.
 
         What is spread depends on the seed and the row's position. Continuous targets stay as they are.
+
+        Parameters
+        ----------
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets.
+        seed : int, default 0
+            Seed of the spreading.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_targets) or (n_rows,)
+            Spread targets.
         """
         check_is_fitted(self)
         targets = self._targets(np.asarray(y, dtype=np.float64))
@@ -344,9 +514,23 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     @by_the_calibrated
     @single_threaded()
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean log-likelihood of y, in its units: larger is better. It is not the R² of other regressors.
+        """Mean log-likelihood, in the units of y: larger is better. It is not the R² of other regressors.
 
-        For targets with atoms it is that of their cells (`likelihood_`), a probability where all targets have them.
+        For discrete targets it is that of their cells (`likelihood_`), a probability where all targets are discrete.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets.
+        sample_weight : array_like, shape (n_rows,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The mean.
         """
         check_is_fitted(self)
         X, y = validate_data(self, X, y, reset=False, validate_separately=(_X, _Y))
@@ -366,7 +550,13 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     def save(self, path: Path | str) -> None:
         """Write the fitted model to one file (safetensors with JSON in its header), atomically.
 
-        A `RandomState` is saved as the seed that was drawn from it. A pre-rank of your own cannot be saved: it is code.
+        A `RandomState` is saved as the seed that was drawn from it. A pre-rank of your own cannot be saved: it is
+        code.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file.
         """
         check_is_fitted(self)
         if self.calibrate:
@@ -381,6 +571,16 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         """The model that `save` wrote; its forecasts are the same to the last bit.
 
         A model that was trained on another machine's device: `load(path).set_params(device=None)`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file.
+
+        Returns
+        -------
+        MixtureRegressor
+            The fitted estimator.
         """
         parameters, fitted = read_model(path)
         with refusing_forgery(path, "MixtureRegressor"):

@@ -24,11 +24,13 @@ from prerank.training import choose_strength
 
 @dataclass(frozen=True)
 class LogLikelihood:
-    """Mean log-likelihood of y (N, D), in its units.
+    """Mean log-likelihood, in the units of y; a scorer for `cross_val_score` and searches.
 
-    Where an estimator spreads targets with atoms over their cells, it is that of the cells, as `MixtureRegressor.score` has
-    it.
+    Where an estimator spreads discrete targets over their cells, it is that of the cells, as `MixtureRegressor.score`
+    has it.
 
+    Examples
+    --------
     >>> from sklearn.model_selection import cross_val_score
     >>> from prerank.datasets import Bimodal
     >>> from prerank.regression.regressor import MixtureRegressor
@@ -39,6 +41,24 @@ class LogLikelihood:
     """
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Score a fitted estimator: larger is better.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with `predict_distribution`, or a pipeline or search around one.
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets.
+        sample_weight : array_like, shape (n_rows,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The score.
+        """
         forecast, observed, weights = _judged(estimator, X, y, sample_weight)
         cells = cells_of(estimator)
         if cells is None or isinstance(forecast, Ensemble):
@@ -48,10 +68,17 @@ class LogLikelihood:
 
 @dataclass(frozen=True)
 class NegativeEnergyScore:
-    """Minus the mean energy score, fair, of `n_draws` equally weighted draws.
+    """Minus the mean fair energy score; a scorer for `cross_val_score` and searches.
 
-    `scales` (D,) are what targets are divided by first, standard deviations of the training rows, say: without them
-    targets in large units decide.
+    Parameters
+    ----------
+    n_draws : int, default 200
+        Equally weighted draws of a distribution.
+    scales : tuple of float, optional
+        What targets are divided by first, standard deviations of the training rows, say: without them targets in large
+        units decide.
+    seed : int, default 0
+        Seed of the draws.
     """
 
     n_draws: int = 200
@@ -70,6 +97,24 @@ class NegativeEnergyScore:
                     raise ValueError(said)
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Score a fitted estimator: larger is better.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with `predict_distribution`, or a pipeline or search around one.
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets.
+        sample_weight : array_like, shape (n_rows,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The score.
+        """
         forecast, observed, weights = _judged(estimator, X, y, sample_weight)
         if not isinstance(forecast, Ensemble):
             forecast = equally_weighted_draws(forecast, self.n_draws, self.seed)
@@ -85,9 +130,18 @@ class NegativeEnergyScore:
 
 @dataclass(frozen=True)
 class NegativePCE:
-    """Minus the PCE, averaged over the projections of `preranks`: the paper's unless others are given.
+    """Minus the PCE, averaged over pre-ranks and their projections; a scorer for `cross_val_score` and searches.
 
     Even a calibrated forecast of n rows has a PCE near 0.3133 / sqrt(n), so compare on parts of one size.
+
+    Parameters
+    ----------
+    preranks : PreRank or sequence of PreRank, optional
+        The paper's by default.
+    n_draws : int, default 200
+        Members that are ranked where PITs have no closed form.
+    seed : int, default 0
+        Seed of the draws.
     """
 
     preranks: PreRank | Sequence[PreRank] | None = None
@@ -99,6 +153,24 @@ class NegativePCE:
         require_whole(self.seed, "seed", at_least=None)
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Score a fitted estimator: larger is better.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with `predict_distribution`, or a pipeline or search around one.
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets.
+        sample_weight : array_like, shape (n_rows,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The score.
+        """
         forecast, observed, weights = _judged(estimator, X, y, sample_weight)
         chosen = list(self.preranks) if isinstance(self.preranks, Sequence) else self.preranks
         if not isinstance(forecast, Ensemble | GaussianMixture):  # drawn once for all pre-ranks
@@ -114,10 +186,23 @@ class NegativePCE:
 class PaperRule:
     """The candidate with the smallest PCE among those whose energy score is not much worse than the baseline's.
 
-    For `refit` of a search with several scorers, under the names `energy_score` and `pce`: a candidate is admitted if its
-    mean energy score is at most (1 + `tolerance`) times that of the baseline. The baseline is the candidate whose parameter
-    `baseline[0]`, under any prefix, is `baseline[1]`; where there is none, the one with the best energy score.
+    For `refit` of a search with several scorers: a candidate is admitted if its mean energy score is at most
+    (1 + `tolerance`) times that of the baseline.
 
+    Parameters
+    ----------
+    tolerance : float, default 0.1
+        Relative loss of energy score that is accepted.
+    energy_score : str, default 'energy_score'
+        Name of the energy score among the scorers.
+    pce : str, default 'pce'
+        Name of the PCE among the scorers.
+    baseline : tuple of (str, object), default ('strength', 0)
+        Parameter, under any prefix, and value of the baseline; where there is none, it is the candidate with the best
+        energy score.
+
+    Examples
+    --------
     >>> rule = PaperRule()
     >>> found = {"mean_test_energy_score": np.array([-1.0, -1.05, -1.3]), "mean_test_pce": np.array([-0.05, -0.02, -0.01])}
     >>> rule({**found, "params": [{"strength": 0}, {"strength": 1}, {"strength": 10}]})
@@ -130,6 +215,23 @@ class PaperRule:
     baseline: tuple[str, Any] = ("strength", 0)
 
     def __call__(self, cv_results: Mapping[str, Any]) -> int:
+        """Choose a candidate.
+
+        Parameters
+        ----------
+        cv_results : dict of str to array_like
+            As a search of scikit-learn's keeps them.
+
+        Returns
+        -------
+        int
+            Place of the chosen candidate.
+
+        Raises
+        ------
+        ValueError
+            If a score is missing, or no candidate has finite ones.
+        """
         names = [f"mean_test_{name}" for name in (self.energy_score, self.pce)]
         lacking = [name for name in names if name not in cv_results]
         if lacking:

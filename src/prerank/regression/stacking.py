@@ -1,4 +1,4 @@
-"""Features, and beside them what models of single targets say: trees find what a network of few rows does not."""
+"""Features, and beside them out-of-fold predictions of other regressors: trees find what a network of few rows does not."""
 
 from numbers import Integral
 from typing import Any, Self
@@ -19,19 +19,37 @@ Array = NDArray[np.float64]
 
 
 class StackedFeatures(TransformerMixin, BaseEstimator):
-    """The features, and for each target one more: what models of other rows predict.
+    """The features, and for each target one more: the out-of-fold prediction of another regressor.
 
-    For the first step of a pipeline that ends with a `MixtureRegressor`: the network starts from a linear combination of the
-    predictions, and learns the joint law around it. `estimator` is any regressor of a single target, by default
-    `HistGradientBoostingRegressor()`; one is fitted for each target and fold of `cv`, a number of folds or a splitter of
-    scikit-learn's.
+    For the first step of a pipeline that ends with a `MixtureRegressor`: the network starts from a linear combination
+    of the predictions, and learns the joint distribution around it. Training rows get the prediction of models that
+    have not seen them: those of the other folds, and for rows that no fold tests models of all rows that one does.
+    Rows that come later get the mean prediction of the models of all folds: as with scikit-learn's `TargetEncoder`,
+    `fit_transform(X, y)` is not `fit(X, y).transform(X)`.
 
-    Training rows get the prediction of models that have not seen them: those of the other folds, and for rows that no fold
-    tests models of all rows that one does. Rows that come later get the mean prediction of the models of all folds: as with
-    scikit-learn's `TargetEncoder`, `fit_transform(X, y)` is not `fit(X, y).transform(X)`.
+    Parameters
+    ----------
+    estimator : estimator, optional
+        Any regressor of a single target; `HistGradientBoostingRegressor()` by default. One is fitted for each target
+        and fold.
+    cv : int or splitter, default 5
+        Number of folds, or a splitter of scikit-learn's.
+    random_state : int, RandomState or None, default None
+        Seeds folds and models.
 
-    Fitted: `models_` (for each fold one of each target), `n_features_in_`, `feature_names_in_`, `n_targets_`.
+    Attributes
+    ----------
+    models_ : list of list of estimators
+        For each fold one of each target.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, if X was a frame.
+    n_targets_ : int
+        Number of targets.
 
+    Examples
+    --------
     >>> from sklearn.pipeline import make_pipeline
     >>> from prerank.datasets import Bimodal
     >>> from prerank.regression.predictions import predict_distribution
@@ -51,14 +69,45 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Fit the models of all folds on features X (N, L) and targets y (N, D) or (N,)."""
+        """Fit the models of all folds.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets.
+        sample_weight : array_like, shape (n_rows,), optional
+            Goes to the models.
+        groups : array_like, shape (n_rows,), optional
+            Rows of a group are in one fold.
+
+        Returns
+        -------
+        StackedFeatures
+            The fitted transformer itself.
+        """
         self.fit_transform(X, y, sample_weight, groups)
         return self
 
     def fit_transform(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Array:
-        """Fit, and X (N, L + D) with predictions of models that have not seen the row.
+        """Fit, and give the features with predictions of models that have not seen the row.
 
-        Rows of a group, as `groups` (N,) label them, are in one fold. `sample_weight` (N,) goes to the models.
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets.
+        sample_weight : array_like, shape (n_rows,), optional
+            Goes to the models.
+        groups : array_like, shape (n_rows,), optional
+            Rows of a group are in one fold.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_features + n_targets)
+            Features, then predictions.
         """
         if self.estimator is not None and not (hasattr(self.estimator, "fit") and hasattr(self.estimator, "predict")):
             raise TypeError(
@@ -106,13 +155,35 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
         return np.hstack([features, predicted])
 
     def transform(self, X: Any) -> Array:
-        """X (N, L + D) with the mean prediction of the models of all folds, for rows that were not fitted on."""
+        """The features with the mean prediction of the models of all folds, for rows that were not fitted on.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_features + n_targets)
+            Features, then predictions.
+        """
         check_is_fitted(self, "models_")
         features = validate_data(self, X, reset=False, ensure_all_finite="allow-nan", dtype=np.float64)
         return np.hstack([features, self._mean(features)])
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the features, then `prediction1`, `prediction2`, ..."""
+        """Names of the features, then `prediction1`, `prediction2`, ...
+
+        Parameters
+        ----------
+        input_features : array_like of str, optional
+            Names of the features; those seen in `fit` by default.
+
+        Returns
+        -------
+        ndarray of str, shape (n_features + n_targets,)
+            The names.
+        """
         check_is_fitted(self, "models_")
         names = _check_feature_names_in(self, input_features)
         return np.concatenate([names, [f"prediction{d + 1}" for d in range(self.n_targets_)]]).astype(object)

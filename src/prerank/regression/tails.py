@@ -1,4 +1,4 @@
-"""A wide component behind a forecast: what one surprising row can cost is then bounded."""
+"""Add a wide component to a forecast, which bounds what one surprising row can cost."""
 
 import math
 

@@ -23,7 +23,19 @@ _FOR_THE_MEAN = 1000  # draws, where a mean has no closed form
 
 
 class Transformed(Distribution):
-    """The law of targets $t_d(Z_d)$ with Z from `base` and a monotone transform for each target."""
+    """Distribution of targets $t_d(Z_d)$ with Z from another and a monotone transform for each target.
+
+    Parameters
+    ----------
+    base : torch.distributions.Distribution
+        The distribution of Z, batch shape (n_cases,), event shape (n_targets,).
+    transforms : sequence of torch.distributions.Transform
+        One for each target.
+
+    See Also
+    --------
+    TransformedTargets : the estimator that forecasts it
+    """
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - torch's protocol
     has_rsample = False
@@ -37,13 +49,25 @@ class Transformed(Distribution):
 
     @property
     def support(self) -> Any:
+        """The ranges of the transforms."""
         return constraints.stack([each.codomain for each in self.transforms], -1)
 
     def _forth(self, values: Tensor) -> Tensor:
         return torch.stack([each(part) for each, part in zip(self.transforms, values.unbind(-1), strict=True)], -1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log density in the units of the targets; minus infinity outside the range of a transform."""
+        """Log density in the units of the targets.
+
+        Parameters
+        ----------
+        value : Tensor, shape (..., n_cases, n_targets)
+            Points.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases)
+            Log densities; minus infinity outside the range of a transform.
+        """
         inside = torch.stack(
             [each.codomain.check(part) for each, part in zip(self.transforms, value.unbind(-1), strict=True)], -1
         ).all(-1)
@@ -60,10 +84,39 @@ class Transformed(Distribution):
     def ensemble(
         self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
     ) -> Ensemble:
-        """The base's equally weighted draws, transformed."""
+        """The base's equally weighted draws, transformed.
+
+        Parameters
+        ----------
+        n_draws : int
+            Members per case.
+        seed : int, default 0
+            Seed of the draws.
+        stream : str, default 'members'
+            What the draws are for; another name gives independent draws.
+        case_ids : Tensor, shape (n_cases,), optional
+            Identifiers of the cases; positions by default.
+
+        Returns
+        -------
+        Ensemble
+            Members (n_cases, n_draws, n_targets).
+        """
         return Ensemble(self._forth(equally_weighted_draws(self.base, n_draws, seed, stream, case_ids).members))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Equally weighted draws from torch's global generator, as torch has it.
+
+        Parameters
+        ----------
+        sample_shape : torch.Size or tuple of int, default ()
+            Axes of draws, which come first.
+
+        Returns
+        -------
+        Tensor, shape (*sample_shape, n_cases, n_targets)
+            Draws, without gradient.
+        """
         return self._forth(self.base.sample(torch.Size(sample_shape)))
 
     @property
@@ -73,6 +126,7 @@ class Transformed(Distribution):
 
     @property
     def variance(self) -> Tensor:
+        """Variance of each target, (N, D), as exact as the mean."""
         return self._moments()[1]
 
     def _moments(self) -> tuple[Tensor, Tensor]:
@@ -95,25 +149,58 @@ class Transformed(Distribution):
         return mean, variance
 
     def select(self, cases: Tensor | slice) -> "Transformed":
-        """The same forecast for some of its cases."""
+        """The same forecast for some of its cases.
+
+        Parameters
+        ----------
+        cases : Tensor or slice
+            Positions of the cases.
+
+        Returns
+        -------
+        Transformed
+            The forecast of these cases.
+        """
         return Transformed(select_cases(self.base, cases), self.transforms)
 
     def case_by_case(self) -> "Transformed":
-        """The same forecast, its draws of a case independent of the cases beside it where the base can be cut."""
+        """The same forecast, with draws of a case that are independent of other cases where the base can be cut into
+        cases.
+
+        Returns
+        -------
+        Transformed
+            The forecast.
+        """
         return Transformed(case_by_case(self.base), self.transforms)
 
 
 class TransformedTargets(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     """Fit an estimator to transformed targets; its forecasts come back in the units of y, densities and all.
 
-    `transforms` are torch transforms from the scale that is modelled to the units of y, one for all targets or one for each,
-    None for those that stay as they are: `ExpTransform()` for a positive target that is modelled by its logarithm,
-    `AffineTransform(loc, scale)` for other units, any other that is monotone and acts on numbers. An affine transform
-    leaves a `GaussianMixture` one; otherwise the forecast is a `Transformed`. Values of y outside the range of a
-    transform are refused.
+    An affine transform leaves a `GaussianMixture` one; otherwise the forecast is a `Transformed`. Values of y outside
+    the range of a transform are refused.
 
-    Fitted: `estimator_`, `transforms_` (one for each target).
+    Parameters
+    ----------
+    estimator : estimator, optional
+        What is fitted to the transformed targets; `MixtureRegressor()` by default.
+    transforms : Transform, sequence of Transform or None, optional
+        Torch transforms from the scale that is modelled to the units of y, one for all targets or one for each, None
+        for those that stay as they are: `ExpTransform()` for a positive target that is modelled by its logarithm,
+        `AffineTransform(loc, scale)` for other units, any other that is monotone and acts on numbers.
 
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted estimator.
+    transforms_ : list of Transform
+        One for each target.
+    target_names_ : list of str or None
+        Names of the targets, if y was a frame.
+
+    Examples
+    --------
     >>> from prerank.datasets import Bimodal
     >>> table = Bimodal().table(200)
     >>> incomes = np.exp(table.y)
@@ -128,7 +215,22 @@ class TransformedTargets(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.transforms = transforms
 
     def fit(self, X: Any, y: Any, **parameters: Any) -> Self:
-        """Fit the estimator on features X (N, L) and the transformed targets y (N, D) or (N,)."""
+        """Fit the estimator to the transformed targets.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets, in their own units.
+        **parameters : object
+            Passed on to the estimator's `fit`.
+
+        Returns
+        -------
+        TransformedTargets
+            The fitted estimator itself.
+        """
         require_targets(self, y)
         require_numbers(X, "X")
         require_numbers(y, "y")
@@ -146,26 +248,80 @@ class TransformedTargets(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return self
 
     def predict_distribution(self, X: Any) -> Forecast:
-        """The joint forecast in the units of y."""
+        """The joint forecast in the units of y.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+
+        Returns
+        -------
+        Ensemble or Distribution
+            Batch shape (n_rows,), event shape (n_targets,).
+        """
         check_is_fitted(self)
         return transformed(predict_distribution(self.estimator_, X), self.transforms_)
 
     def predict(self, X: Any) -> Any:
-        """Mean of the forecast, (N, D), or (N,) if y had one axis; a frame if y was one."""
+        """Mean of the forecast.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray or DataFrame, shape (n_rows, n_targets), or (n_rows,) if y had one axis
+            A frame if y was one.
+        """
         mean = self.predict_distribution(X).mean.cpu().numpy()
         if self.target_names_ is not None:
             return pd.DataFrame(mean, index=getattr(X, "index", None), columns=self.target_names_)
         return mean[:, 0] if self._one_axis else mean
 
     def sample(self, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
-        """Equally weighted draws (N, M, D) in the units of y."""
+        """Equally weighted draws in the units of y.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        n_draws : int, default 100
+            Members per row; unused for an ensemble, whose members are its draws.
+        seed : int, default 0
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_draws, n_targets)
+            Members.
+        """
         forecast = self.predict_distribution(X)
         if isinstance(forecast, Ensemble):
             return forecast.members.cpu().numpy()
         return equally_weighted_draws(forecast, require_whole(n_draws, "n_draws"), seed).members.cpu().numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean log-likelihood of y, in its units: larger is better."""
+        """Mean log-likelihood, in the units of y: larger is better. It is not the R² of other regressors.
+
+        Where the estimator spreads discrete targets over their cells, it is that of the cells.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_rows, n_features)
+            Features.
+        y : array_like, shape (n_rows, n_targets) or (n_rows,)
+            Targets.
+        sample_weight : array_like, shape (n_rows,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The mean.
+        """
         return LogLikelihood()(self, X, y, sample_weight)
 
     def __sklearn_tags__(self) -> Any:

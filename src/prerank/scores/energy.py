@@ -25,20 +25,54 @@ def energy_score(
     n_draws: int = 100,
     seed: int = 0,
 ) -> Tensor:
-    r"""Energy score of each case (Gneiting and Raftery 2007), the multivariate CRPS.
+    r"""Energy score of each case, the multivariate CRPS [1]_.
 
     $$ES(F, y) = E\|X - y\| - \tfrac12 E\|X - X'\|, \qquad X, X' \sim F \text{ independent.}$$
 
     Strictly proper: the true distribution has the smallest expected score. Use it to rank joint forecasts or as a
     training loss (differentiable in members and weights; where two points coincide their distance contributes no
     gradient, never NaN). Targets in large units dominate it, so divide by their spreads first. Wrong dependence moves
-    it little: see `variogram_score`. `estimator` says how members give the spread: `Fair()`, `Paper()` or `TwoSets()`.
+    it little: see `variogram_score`.
 
-    `y` is (..., N, D). `forecast` is an `Ensemble` or an array of members (..., N, M, D), with optional `weights`
-    (..., N, M), or a distribution with batch shape (..., N), of which `n_draws` equally weighted draws are scored,
-    without gradient; train on `Ensemble(forecast.rsample(...))` or `GaussianMixture.draw`. Result (..., N). Leading axes
-    broadcast. NaN, infinity, empty input and other shapes raise ValueError, as does one member under `Fair()`.
+    Parameters
+    ----------
+    y : array_like, shape (..., n_cases, n_targets)
+        Observations.
+    forecast : Ensemble, array_like of shape (..., n_cases, n_members, n_targets), or Distribution
+        Of a distribution with batch shape (..., n_cases) draws are scored, without gradient; train on
+        `Ensemble(forecast.rsample(...))` or `GaussianMixture.draw`. Leading axes broadcast.
+    estimator : Fair, Paper or TwoSets, default Fair()
+        How members give the spread, the second term.
+    weights : array_like, shape (..., n_cases, n_members), optional
+        Weights of members that have none yet; they need not sum to one.
+    n_draws : int, default 100
+        Equally weighted draws that are scored in the place of a distribution.
+    seed : int, default 0
+        Seed of these draws.
 
+    Returns
+    -------
+    Tensor or ndarray, shape (..., n_cases)
+        Scores in the unit of `y`; smaller is better.
+
+    Raises
+    ------
+    ValueError
+        For NaN, infinite or empty input and other shapes, and for one member under `Fair()`.
+
+    See Also
+    --------
+    variogram_score : looks at dependence
+    crps : each projection by itself
+    nll : for forecasts with a density
+
+    References
+    ----------
+    .. [1] Gneiting, T. and Raftery, A. E. (2007). Strictly proper scoring rules, prediction, and estimation. Journal of the
+       American Statistical Association 102, 359-378.
+
+    Examples
+    --------
     >>> from prerank.scores.estimators import Paper
     >>> y, members = torch.zeros(1, 2), torch.tensor([[[3.0, 4.0], [0.0, 0.0], [0.0, 0.0]]])
     >>> energy_score(y, members)  # 5/3 - (1/2) 20/6

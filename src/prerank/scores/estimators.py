@@ -33,6 +33,7 @@ class Pairing(NamedTuple):
 
     @property
     def n_pairs(self) -> int:
+        """Pairs of members whose distance is computed."""
         return self.first.n_members * (self.first if self.second is None else self.second).n_members
 
 
@@ -49,11 +50,25 @@ class Fair:
     0.8 with exact density ratios the energy score is too high by 0.31 ± 0.08 % for 4 targets, by 0.80 ± 0.10 % for 16.
     Score equally weighted draws of the corrected forecast instead.
 
+    Examples
+    --------
     >>> Fair().pair(Ensemble(torch.zeros(1, 5, 2))).factor
     tensor(1.2500)
     """
 
     def pair(self, forecast: Ensemble) -> Pairing:
+        """Choose the pairs of members that give the spread term.
+
+        Parameters
+        ----------
+        forecast : Ensemble
+            The members that are scored.
+
+        Returns
+        -------
+        Pairing
+            Two sets of members and the factor of their mean distance.
+        """
         if forecast.weights is None:
             if forecast.n_members < 2:
                 raise ValueError(_too_few(f"the forecast has M = {forecast.n_members} member"))
@@ -84,11 +99,25 @@ class Paper:
     too high by (spread) / (2 G) for the distribution they were drawn from. Use it for the formula of the paper or when
     the members are the forecast. Favours large ensembles.
 
+    Examples
+    --------
     >>> Paper().pair(Ensemble(torch.zeros(1, 5, 2))).factor
     tensor(1.)
     """
 
     def pair(self, forecast: Ensemble) -> Pairing:
+        """Choose the pairs of members that give the spread term.
+
+        Parameters
+        ----------
+        forecast : Ensemble
+            The members that are scored.
+
+        Returns
+        -------
+        Pairing
+            Two sets of members and the factor of their mean distance.
+        """
         return Pairing(forecast, None, forecast.members.new_ones(()))
 
 
@@ -101,6 +130,13 @@ class TwoSets:
     members are not). The protocol behind the paper's published numbers: a distribution with `n_draws=200` makes two
     sets of 100 draws. Noisier than `Fair` at the same M, so use it for that protocol only.
 
+    Parameters
+    ----------
+    other : Ensemble, optional
+        The second set. Without it the members of the forecast are halved.
+
+    Examples
+    --------
     >>> pairing = TwoSets().pair(Ensemble(torch.zeros(1, 5, 2)))
     >>> pairing.first.n_members, pairing.second.n_members
     (2, 3)
@@ -109,6 +145,18 @@ class TwoSets:
     other: Ensemble | None = field(default=None, repr=False)
 
     def pair(self, forecast: Ensemble) -> Pairing:
+        """Choose the pairs of members that give the spread term.
+
+        Parameters
+        ----------
+        forecast : Ensemble
+            The members that are scored.
+
+        Returns
+        -------
+        Pairing
+            Two sets of members and the factor of their mean distance.
+        """
         return Pairing(*self._sets(forecast), forecast.members.new_ones(()))
 
     def _sets(self, forecast: Ensemble) -> tuple[Ensemble, Ensemble]:
@@ -136,6 +184,7 @@ class TwoSets:
 
 
 Estimator = Fair | Paper | TwoSets
+"""How members give the spread term of a score: `Fair()`, `Paper()` or `TwoSets()`."""
 
 
 def pair(estimator: Estimator, forecast: Ensemble) -> Pairing:

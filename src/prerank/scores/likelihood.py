@@ -17,13 +17,35 @@ from prerank.inputs.checks import require_fitting, require_observations
 def nll(y: Tensor, forecast: Distribution) -> Tensor:
     r"""Negative log-likelihood of each case, $-\log f(y)$: the logarithmic score.
 
-    Strictly proper and local: only the density at the observation counts, so a single case far in a tail can decide
-    a mean. In nats, and it changes by $\log c$ per target when units are multiplied by c: compare forecasts of the same
+    Strictly proper and local: only the density at the observation counts, so a single case far in a tail can decide a
+    mean. In nats, and it changes by $\log c$ per target when units are multiplied by c: compare forecasts of the same
     targets only. An ensemble has no density; use `energy_score` there.
 
-    `y` is (..., N, D), `forecast` a distribution with `log_prob`, batch shape (..., N) and event shape (D,). Result
-    (..., N), differentiable in the distribution's parameters. NaN, infinite and empty `y` raise ValueError.
+    Parameters
+    ----------
+    y : array_like, shape (..., n_cases, n_targets)
+        Observations.
+    forecast : torch.distributions.Distribution
+        A distribution with `log_prob`, batch shape (..., n_cases) and event shape (n_targets,).
 
+    Returns
+    -------
+    Tensor or ndarray, shape (..., n_cases)
+        Scores in nats, differentiable in the distribution's parameters.
+
+    Raises
+    ------
+    ValueError
+        If `y` has NaN or infinite values, is empty, or lies outside the support.
+    TypeError
+        If `forecast` has no density.
+
+    See Also
+    --------
+    energy_score : for ensembles, which have no density
+
+    Examples
+    --------
     >>> forecast = torch.distributions.MultivariateNormal(torch.zeros(3, 2), torch.eye(2))
     >>> nll(torch.zeros(3, 2), forecast)  # log(2 pi)
     tensor([1.8379, 1.8379, 1.8379])

@@ -29,10 +29,33 @@ def crps(
     the values of a pre-rank to score a forecast in that respect alone, or targets and members themselves for the
     CRPS of every marginal. Proper for the projection; says nothing about what the projection does not see.
 
-    `t` is (..., N, K), `t_members` (..., N, M, K) or an `Ensemble`, `weights` (..., N, M). Result (..., N, K),
-    differentiable (a subgradient at ties). NaN, infinity, empty input and other shapes raise ValueError, as does one
-    member under `Fair()`.
+    Parameters
+    ----------
+    t : array_like, shape (..., n_cases, n_projections)
+        Projected observations.
+    t_members : Ensemble or array_like, shape (..., n_cases, n_members, n_projections)
+        Projected members.
+    weights : array_like, shape (..., n_cases, n_members), optional
+        Weights of members that have none yet.
+    estimator : Fair, Paper or TwoSets, default Fair()
+        How members give the spread.
 
+    Returns
+    -------
+    Tensor or ndarray, shape (..., n_cases, n_projections)
+        Scores, differentiable (a subgradient at ties); smaller is better.
+
+    Raises
+    ------
+    ValueError
+        For NaN, infinite or empty input and other shapes, and for one member under `Fair()`.
+
+    See Also
+    --------
+    energy_score : the same for all targets together
+
+    Examples
+    --------
     >>> crps(torch.tensor([[0.0]]), torch.tensor([[[1.0], [3.0]]]))  # 2 - 2/2
     tensor([[1.]])
     """

@@ -29,21 +29,56 @@ def variogram_score(
     n_draws: int = 100,
     seed: int = 0,
 ) -> Tensor:
-    r"""Variogram score of each case (Scheuerer and Hamill 2015).
+    r"""Variogram score of each case [1]_.
 
     $$VS(F, y) = \sum_{i,j} h_{ij} \bigl(|y_i - y_j|^p - E|X_i - X_j|^p\bigr)^2, \qquad X \sim F.$$
 
     More sensitive to wrong dependence than the energy score. Proper but not strictly: blind to a shift common to all
     targets, and to what does not change the p-th moments of differences. The sum runs over ordered pairs, so each pair
-    counts twice. `power` is p (0.5 by default, 1 the madogram, 2 the variogram); `pair_weights` (D, D) are the
-    $h_{ij} \ge 0$, all one by default. `Paper()` is the usual formula, with the mean of the members for E; `Fair()`
-    subtracts the sampling variance of that mean, which makes the score unbiased and comparable between ensembles of
-    different size. Both are the same kernel-score estimators as those of `energy_score`.
+    counts twice. `Paper()` is the usual formula, with the mean of the members for E; `Fair()` subtracts the sampling
+    variance of that mean, which makes the score unbiased and comparable between ensembles of different size. Both are
+    the same kernel-score estimators as those of `energy_score`.
 
-    `y` is (..., N, D), D at least 2; `forecast`, `weights`, `n_draws` and `seed` are as in `energy_score`. Result
-    (..., N), differentiable (equal targets of a member contribute no gradient). NaN, infinity, empty input and other
-    shapes raise ValueError, as do one target and, under `Fair()`, one member.
+    Parameters
+    ----------
+    y : array_like, shape (..., n_cases, n_targets)
+        Observations of at least two targets.
+    forecast : Ensemble, array_like of shape (..., n_cases, n_members, n_targets), or Distribution
+        As in `energy_score`.
+    power : float, default 0.5
+        The exponent p; 1 is the madogram, 2 the variogram.
+    pair_weights : array_like, shape (n_targets, n_targets), optional
+        Weights $h_{ij} \ge 0$ of pairs of targets; all one by default.
+    estimator : Fair, Paper or TwoSets, default Fair()
+        How members give the spread.
+    weights : array_like, shape (..., n_cases, n_members), optional
+        Weights of members that have none yet.
+    n_draws : int, default 100
+        Equally weighted draws that are scored in the place of a distribution.
+    seed : int, default 0
+        Seed of these draws.
 
+    Returns
+    -------
+    Tensor or ndarray, shape (..., n_cases)
+        Scores, differentiable (equal targets of a member contribute no gradient); smaller is better.
+
+    Raises
+    ------
+    ValueError
+        For one target, for NaN, infinite or empty input and other shapes, and for one member under `Fair()`.
+
+    See Also
+    --------
+    energy_score : strictly proper, and less sensitive to dependence
+
+    References
+    ----------
+    .. [1] Scheuerer, M. and Hamill, T. M. (2015). Variogram-based proper scoring rules for probabilistic forecasts of
+       multivariate quantities. Monthly Weather Review 143, 1321-1334.
+
+    Examples
+    --------
     >>> from prerank.scores.estimators import Paper
     >>> y, members = torch.tensor([[0.0, 1.0]]), torch.tensor([[[0.0, 1.0], [0.0, 3.0], [0.0, 5.0]]])
     >>> variogram_score(y, members, power=1, estimator=Paper())  # 2 (1 - 3)^2

@@ -14,7 +14,23 @@ from prerank.training.fleet import Run
 
 
 class TrainingSet(NamedTuple):
-    """Standardised features and targets to train on and to stop by; weights (n,) of either part's rows, or None: equal."""
+    """Standardised features and targets to train on and to stop by.
+
+    Parameters
+    ----------
+    x : Tensor, shape (n_cases, n_features)
+        Features of the training rows.
+    y : Tensor, shape (n_cases, n_targets)
+        Targets of the training rows.
+    x_validation : Tensor, shape (n_validation, n_features)
+        Features of the validation rows.
+    y_validation : Tensor, shape (n_validation, n_targets)
+        Targets of the validation rows.
+    weights : Tensor, shape (n_cases,), optional
+        Weights of the training rows; None means equal.
+    validation_weights : Tensor, shape (n_validation,), optional
+        Weights of the validation rows; None means equal.
+    """
 
     x: Tensor
     y: Tensor

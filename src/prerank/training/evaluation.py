@@ -30,14 +30,44 @@ def evaluate(
     n_replicates: int = 999,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Scores and calibration of one model (batch shape (N,)) or several ((E, N)) on test rows y (N, D) or (E, N, D).
+    """Scores and calibration of one model or several on test rows.
 
-    One record per model, metric and pre-rank: `nll`; `energy score`, fair, of `n_draws` draws; `pce`, the mean over the
-    projections of a pre-rank, with its null level, corrected value, 95 % interval and p-value. Pre-ranks are those of
-    the paper unless others are given. Models share their random numbers, so that what is said of one does not depend on
-    the others; they are taken some at a time. `n_replicates=0` leaves tests and intervals out, which are most of the work;
-    the null level is then the exact mean for uniform PITs.
+    One record per model, metric and pre-rank: `nll`; `energy score`, fair; `pce`, the mean over the projections of a
+    pre-rank, with its null level, corrected value, 95 % interval and p-value. Models share their random numbers, so
+    that what is said of one does not depend on the others; they are taken some at a time.
 
+    Parameters
+    ----------
+    y : array_like, shape (n_cases, n_targets) or (n_models, n_cases, n_targets)
+        Observations.
+    forecast : GaussianMixture
+        Batch shape (n_cases,) or (n_models, n_cases).
+    preranks : sequence of PreRank, optional
+        The paper's by default.
+    n_draws : int, default 100
+        Draws of the energy score, and members that are ranked where PITs have no closed form.
+    n_replicates : int, default 999
+        Replicates of the null distribution; 0 leaves tests and intervals out, which are most of the work, and the null
+        level is then the exact mean for uniform PITs.
+    seed : int, default 0
+        Seed of draws and replicates.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns model, metric, value, prerank and what goes with them.
+
+    Raises
+    ------
+    ValueError
+        If the batch shape of the forecast is another.
+
+    See Also
+    --------
+    check : for one forecast, with a verdict
+
+    Examples
+    --------
     >>> law = GaussianMixture(torch.zeros(300, 1), torch.zeros(300, 1, 2), torch.eye(2).expand(300, 1, 2, 2))
     >>> records = evaluate(law.ensemble(1, seed=1).members[:, 0], law, n_replicates=99)
     >>> sorted(records["metric"].unique())

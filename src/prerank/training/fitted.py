@@ -12,10 +12,30 @@ from prerank.training.fleet import Architecture, Fleet, Run, forecast_of
 
 @dataclass(frozen=True, eq=False)
 class FittedFleet:
-    """Trained models: weights (E, ...) of their best epochs, and what became of each run.
+    """Trained models: the weights of their best epochs, and what became of each run.
 
-    `seconds` is the time of the training loop, that of earlier, interrupted calls included. `interrupted` says that Ctrl-C
-    ended it (`FitOptions.keep_on_interrupt`).
+    Attributes
+    ----------
+    runs : tuple of Run
+        The runs, in the order they were given.
+    architecture : Architecture
+        What the networks have in common.
+    weights : tuple of Tensor, shape (n_models, ...)
+        Weights of the best epochs.
+    best_score : Tensor, shape (n_models,)
+        Validation scores of these epochs.
+    best_epoch : Tensor of int, shape (n_models,)
+        Their numbers.
+    diverged : Tensor of bool, shape (n_models,)
+        Whether the loss of a model ceased to be finite.
+    epochs : int
+        Epochs of the fleet.
+    steps : int
+        Steps of the fleet.
+    seconds : float
+        Time of the training loop, that of earlier, interrupted calls included.
+    interrupted : bool, default False
+        Whether Ctrl-C ended it (`FitOptions.keep_on_interrupt`).
     """
 
     runs: tuple[Run, ...]
@@ -30,7 +50,20 @@ class FittedFleet:
     interrupted: bool = False
 
     def forecast(self, x: Tensor, models: Sequence[int] | None = None) -> GaussianMixture:
-        """Forecasts (E, N) for x (N, L) or (E, N, L), of all models or some."""
+        """Forecasts of all models or some.
+
+        Parameters
+        ----------
+        x : Tensor, shape (n_cases, n_features) or (n_models, n_cases, n_features)
+            Standardised features.
+        models : sequence of int, optional
+            Places of the models in the fleet; all by default.
+
+        Returns
+        -------
+        GaussianMixture
+            Batch shape (n_models, n_cases), without gradient.
+        """
         weights = self.weights if models is None else [tensor[list(models)] for tensor in self.weights]
         with torch.no_grad():
             return forecast_of(weights, x.to(self.weights[0]), self.architecture)

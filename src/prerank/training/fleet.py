@@ -22,9 +22,25 @@ from prerank.training.protocols import Penalty, require_penalty
 
 @dataclass(frozen=True)
 class Run:
-    """One model of a fleet: its seed (split, initialisation, batches, draws), its penalty and the penalty's strength.
+    """One model of a fleet: its seed, its penalty and the penalty's strength.
 
     Models of one seed start from the same weights unless they differ in `initialisation`, which changes nothing else.
+
+    Parameters
+    ----------
+    seed : int, default 0
+        Seed of split, initialisation, batches and draws.
+    penalty : Penalty, optional
+        What is added to the score.
+    strength : float, default 0
+        The paper's lambda.
+    initialisation : int, default 0
+        Number of the initialisation, from zero.
+
+    Raises
+    ------
+    ValueError
+        If the strength is negative, or there is a strength without a penalty.
     """
 
     seed: int = 0
@@ -57,8 +73,22 @@ class Run:
 class Architecture:
     """What the networks of a fleet have in common.
 
-    An `anchored` network departs from a linear-Gaussian reference (`prerank.models.anchored`); with `common_correlations`
-    its components have scales that vary with the features, and correlations that do not.
+    Parameters
+    ----------
+    n_features : int
+        Number of features L.
+    n_targets : int
+        Number of targets D.
+    n_components : int, default 5
+        Components of the mixture.
+    hidden : tuple of int, default (100, 100)
+        Width of each hidden layer.
+    floor : float, default 1e-3
+        The smallest diagonal entry of a Cholesky factor.
+    anchored : bool, default False
+        Whether the network departs from a linear-Gaussian reference (`prerank.models.anchored`).
+    common_correlations : bool, default False
+        Whether components have scales that vary with the features, and correlations that do not.
     """
 
     n_features: int

@@ -49,10 +49,30 @@ def fit(
 ) -> FittedFleet:
     """Train every run at once and return the best weights of each.
 
-    Runs may differ in seed, penalty and strength. `data` is one set for all, or one per seed (of equal sizes). The
-    result of a run depends on the run and its data alone: a fleet of E equals E fleets of one. With a `checkpoint` path
-    in the options, an interrupted fit picks up where it was and ends where the uninterrupted one would. Device and dtype
-    follow the data. A model whose loss is not finite is stopped and marked `diverged`; the others do not notice.
+    The result of a run depends on the run and its data alone: a fleet of E equals E fleets of one. With a `checkpoint`
+    path in the options, an interrupted fit picks up where it was and ends where the uninterrupted one would. Device
+    and dtype follow the data. A model whose loss is not finite is stopped and marked `diverged`; the others do not
+    notice.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        Models, which may differ in seed, penalty and strength.
+    data : TrainingSet or dict of int to TrainingSet
+        One set for all runs, or one per seed (of equal sizes).
+    options : FitOptions, optional
+        How models are trained; the paper's options by default.
+    progress : Progress, optional
+        What is told of every epoch; nothing by default.
+
+    Returns
+    -------
+    FittedFleet
+        The best weights of every model, and what became of it.
+
+    See Also
+    --------
+    tune : fits all strengths of a penalty and chooses one
     """
     options = FitOptions() if options is None else options
     batches = Batches.of(runs, data, options.batch_size)

@@ -11,13 +11,34 @@ from prerank.scores import TwoSets, energy_score
 
 @dataclass(frozen=True)
 class NegativeLogLikelihood:
-    """-log f(y): the score of the paper. Exact, no draws."""
+    r"""Negative log-likelihood, $-\log f(y)$: the score of the paper. Exact, no draws.
+
+    Parameters
+    ----------
+    n_draws : int, default 0
+        Unused: it says that no random numbers are needed.
+    """
 
     n_draws: int = 0
     capturable = True
 
     def __call__(self, y: Tensor, forecast: GaussianMixture, noise: Tensor | None = None) -> Tensor:
-        """Score of each case, (..., N)."""
+        """Score of each case.
+
+        Parameters
+        ----------
+        y : Tensor, shape (n_cases, n_targets) or (n_models, n_cases, n_targets)
+            Observations.
+        forecast : GaussianMixture
+            Batch shape (..., n_cases).
+        noise : Tensor, shape (..., n_cases, n_draws, n_targets), optional
+            Standard normal numbers for the draws.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases)
+            Scores, differentiable.
+        """
         y = as_observations(y)
         return -forecast.log_prob(y.expand(*forecast.batch_shape, -1))
 
@@ -28,6 +49,11 @@ class EnergyScore:
 
     Half the draws are paired with the other half: they are stratified by component, so that pairs within one set meet
     their own component too rarely (at 100 draws of five distant components the score would be 1 % too small).
+
+    Parameters
+    ----------
+    n_draws : int, default 100
+        Draws of both halves together, an even number.
     """
 
     n_draws: int = 100
@@ -37,7 +63,22 @@ class EnergyScore:
             raise ValueError(f"EnergyScore(n_draws={self.n_draws}): two halves are drawn, so the number is even")
 
     def __call__(self, y: Tensor, forecast: GaussianMixture, noise: Tensor | None = None) -> Tensor:
-        """Score of each case, (..., N)."""
+        """Score of each case.
+
+        Parameters
+        ----------
+        y : Tensor, shape (n_cases, n_targets) or (n_models, n_cases, n_targets)
+            Observations.
+        forecast : GaussianMixture
+            Batch shape (..., n_cases).
+        noise : Tensor, shape (..., n_cases, n_draws, n_targets), optional
+            Standard normal numbers for the draws.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases)
+            Scores, differentiable.
+        """
         y = as_observations(y)
         half = self.n_draws // 2
         if noise is None:

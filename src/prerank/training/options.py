@@ -11,13 +11,44 @@ from prerank.training.protocols import Score, require_score
 class FitOptions:
     """How a fleet is trained; the defaults are the paper's.
 
-    `patience` epochs without an improvement of `min_improvement` in the validation score end a model. With `n_restarts`
-    it goes on, that many times, from its best weights with `cooling` times its learning rate; so does a model that
-    diverged. `anchored` networks start at the linear-Gaussian reference of the training rows, and with
-    `common_correlations` the correlations of a component do not vary with the features. `score` is what is minimised (the
-    penalty is added), `monitor` what stops. A checkpoint is written every `checkpoint_seconds`. `max_steps` interrupts the
-    fit there: what comes back are the best weights of the epochs that were completed. So does Ctrl-C with
-    `keep_on_interrupt`; a second one ends the process as ever.
+    Parameters
+    ----------
+    n_components : int, default 5
+        Components of the mixture.
+    hidden : tuple of int, default (100, 100)
+        Width of each hidden layer.
+    floor : float, default 1e-3
+        The smallest diagonal entry of a Cholesky factor.
+    learning_rate : float, default 1e-4
+        Of Adam.
+    batch_size : int, default 256
+        Cases of a minibatch.
+    max_epochs : int, default 5000
+        The most epochs.
+    patience : int, default 15
+        Epochs without an improvement that end a model.
+    min_improvement : float, default 1e-4
+        The least change of the validation score that counts as one.
+    n_restarts : int, default 0
+        How many times a model goes on from its best weights instead of ending; so does a model that diverged.
+    cooling : float, default 0.3
+        Factor of the learning rate at each restart.
+    anchored : bool, default False
+        Whether networks start at the linear-Gaussian reference of the training rows.
+    common_correlations : bool, default False
+        Whether the correlations of a component do not vary with the features.
+    score : Score, default NegativeLogLikelihood()
+        What is minimised; the penalty is added.
+    monitor : Score, default NegativeLogLikelihood()
+        The validation score, which stops a model.
+    checkpoint : pathlib.Path, optional
+        Where an interrupted fit picks up.
+    checkpoint_seconds : float, default 60
+        Time between two checkpoints.
+    max_steps : int, optional
+        Interrupt the fit there: the best weights of the epochs that were completed come back.
+    keep_on_interrupt : bool, default False
+        Whether Ctrl-C does the same; a second one ends the process as ever.
     """
 
     n_components: int = 5

@@ -27,13 +27,33 @@ Noise = Mapping[str, Numbers]
 
 @dataclass(frozen=True)
 class PreRankPenalty:
-    r"""$\frac1J \sum_j |\alpha_j - \Phi_{KDE}(\alpha_j)|^p$ of the training PITs (eq. 8), one value per model.
+    r"""Penalty on the training PITs (eq. 8), $\frac1J \sum_j |\alpha_j - \Phi_{KDE}(\alpha_j)|^p$, one value per model.
 
-    `preranks` is one pre-rank or several, whose penalties are averaged. PITs are closed form for linear pre-ranks of a
-    Gaussian mixture; for the rest `n_draws` weighted draws from every component (`GaussianMixture.draw`) are ranked
-    smoothly (`rank` has a temperature of its own). `temperature` is the paper's tau, `power` its p, `n_levels` its M.
-    In your own loop:
+    PITs are closed form for linear pre-ranks of a Gaussian mixture; for the rest weighted draws from every component
+    (`GaussianMixture.draw`) are ranked smoothly. It works in any PyTorch loop.
 
+    Parameters
+    ----------
+    preranks : PreRank or tuple of PreRank
+        One pre-rank or several, whose penalties are averaged.
+    temperature : float, default 100
+        The paper's tau, the sharpness of the smooth indicator.
+    n_levels : int, default 100
+        The paper's M, the number of levels.
+    power : float, default 1
+        The paper's p, 1 or more.
+    n_draws : int, default 100
+        Draws that are ranked, and as many that pre-ranks learn from.
+    rank : SmoothRank, default SmoothRank()
+        How draws are ranked, with a temperature of its own.
+
+    See Also
+    --------
+    fit : trains a fleet with it
+    tune : chooses its strength
+
+    Examples
+    --------
     >>> from prerank import GaussianMixture, Location
     >>> loc, y = torch.zeros(64, 1, 2, requires_grad=True), torch.ones(64, 2)
     >>> forecast = GaussianMixture(torch.zeros(64, 1), loc, torch.eye(2).expand(64, 1, 2, 2))
@@ -54,6 +74,7 @@ class PreRankPenalty:
 
     @property
     def name(self) -> str:
+        """Names of the pre-ranks."""
         return " + ".join(item.name for item in listed(self.preranks))
 
     @property
@@ -62,11 +83,30 @@ class PreRankPenalty:
         return all(declares_capture(item, "given") for item in listed(self.preranks))
 
     def parts(self) -> list["PreRankPenalty"]:
-        """A penalty for each pre-rank: this one is their mean."""
+        """A penalty for each pre-rank: this one is their mean.
+
+        Returns
+        -------
+        list of PreRankPenalty
+            In the order of the pre-ranks.
+        """
         return [replace(self, preranks=item) for item in listed(self.preranks)]
 
     def streams(self, sizes: Sizes, n_cases: int) -> dict[str, Stream]:
-        """Normal numbers for the draws to rank and for those to learn from, where the pre-ranks need any."""
+        """Normal numbers for the draws to rank and for those to learn from, where the pre-ranks need any.
+
+        Parameters
+        ----------
+        sizes : Sizes
+            Numbers of targets and components.
+        n_cases : int
+            Cases of a minibatch.
+
+        Returns
+        -------
+        dict of str to Stream
+            "ranked", "learnt", both or none.
+        """
         stream = Stream((n_cases, self.n_draws, sizes.n_targets), shared=True)
         needs = [needs_of(item, sizes.n_targets) for item in listed(self.preranks)]
         ranked, learnt = not all(item.linear for item in needs), any(item.reference for item in needs)
@@ -81,11 +121,28 @@ class PreRankPenalty:
         case_weights: Tensor | None = None,
         noise: Noise | None = None,
     ) -> Tensor:
-        """Penalty of forecasts for y (..., B, D): (...,). Give `step` in a loop, so that every step has its own draws.
+        """Penalty of forecasts.
 
-        `case_weights` (B,) or (..., B) enter the empirical CDF of the PITs. `noise` holds standard normal numbers
-        (..., B, S, D), or `SharedNumbers`, in place of the keyed ones: "ranked" for the draws that are ranked, "learnt" for
-        those that pre-ranks learn from.
+        Parameters
+        ----------
+        y : array_like, shape (..., n_cases, n_targets)
+            Observations.
+        forecast : GaussianMixture, Distribution with rsample, or Ensemble of differentiable members
+            Batch shape (..., n_cases).
+        seed : int, default 0
+            Seed of the draws.
+        step : int, default 0
+            Give it in a loop, so that every step has its own draws.
+        case_weights : Tensor, shape (n_cases,) or (..., n_cases), optional
+            Weights in the empirical CDF of the PITs.
+        noise : dict of str to Tensor or SharedNumbers, optional
+            Standard normal numbers (..., n_cases, n_draws, n_targets) in place of the keyed ones: "ranked" for the
+            draws that are ranked, "learnt" for those that pre-ranks learn from.
+
+        Returns
+        -------
+        Tensor, shape (...)
+            One value per model, differentiable.
         """
         y = _checked_observations(y, forecast)
         levels = (torch.arange(self.n_levels, dtype=y.dtype, device=y.device) + 0.5) / self.n_levels
@@ -100,7 +157,26 @@ class PreRankPenalty:
     def pits(
         self, y: Tensor, forecast: Forecast, seed: int = 0, step: int = 0, noise: Noise | None = None
     ) -> Iterator[Tensor]:
-        """The training PITs (..., B, K) of each pre-rank in turn: closed form, or smooth ranks among weighted draws."""
+        """The training PITs of each pre-rank in turn: closed form, or smooth ranks among weighted draws.
+
+        Parameters
+        ----------
+        y : Tensor, shape (..., n_cases, n_targets)
+            Observations.
+        forecast : GaussianMixture, Distribution with rsample, or Ensemble of differentiable members
+            Batch shape (..., n_cases).
+        seed : int, default 0
+            Seed of the draws.
+        step : int, default 0
+            Step of a loop.
+        noise : dict of str to Tensor or SharedNumbers, optional
+            As in a call.
+
+        Yields
+        ------
+        Tensor, shape (..., n_cases, n_projections)
+            PIT values, differentiable.
+        """
         noise = _checked_noise(noise)
         preranks = listed(self.preranks)
         learns = any(needs_of(item, y.shape[-1]).reference for item in preranks)

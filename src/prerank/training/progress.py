@@ -11,24 +11,63 @@ from torch import Tensor
 class Progress(Protocol):
     """What a fit reports: its start, every epoch, its end."""
 
-    def start(self, n_models: int, max_epochs: int) -> None: ...
+    def start(self, n_models: int, max_epochs: int) -> None:
+        """Called before the first epoch.
 
-    def advance(self, epoch: int, n_active: int, best_score: Tensor) -> None: ...
+        Parameters
+        ----------
+        n_models : int
+            Models of the fleet.
+        max_epochs : int
+            The most epochs.
+        """
 
-    def stop(self) -> None: ...
+    def advance(self, epoch: int, n_active: int, best_score: Tensor) -> None:
+        """Called after every epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch.
+        n_active : int
+            Models that are still trained.
+        best_score : Tensor, shape (n_models,)
+            Best validation score of each model.
+        """
+
+    def stop(self) -> None:
+        """Called at the end, also after an error."""
 
 
 class Silent:
-    """Says nothing."""
+    """No report of progress."""
 
     def start(self, n_models: int, max_epochs: int) -> None:
-        pass
+        """Called before the first epoch.
+
+        Parameters
+        ----------
+        n_models : int
+            Models of the fleet.
+        max_epochs : int
+            The most epochs.
+        """
 
     def advance(self, epoch: int, n_active: int, best_score: Tensor) -> None:
-        pass
+        """Called after every epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch.
+        n_active : int
+            Models that are still trained.
+        best_score : Tensor, shape (n_models,)
+            Best validation score of each model.
+        """
 
     def stop(self) -> None:
-        pass
+        """Called at the end, also after an error."""
 
 
 class Stopwatch:
@@ -48,12 +87,27 @@ class Stopwatch:
 
 
 class Bar:
-    """A bar of finished models with the epoch beside it; how long early stopping takes is not known in advance."""
+    """A bar of finished models with the epoch beside it; how long early stopping takes is not known in advance.
+
+    Parameters
+    ----------
+    label : str, default 'training'
+        What stands beside the bar.
+    """
 
     def __init__(self, label: str = "training") -> None:
         self.label = label
 
     def start(self, n_models: int, max_epochs: int) -> None:
+        """Called before the first epoch.
+
+        Parameters
+        ----------
+        n_models : int
+            Models of the fleet.
+        max_epochs : int
+            The most epochs.
+        """
         self.total = n_models
         self.bar = RichProgress(
             SpinnerColumn(),
@@ -68,7 +122,19 @@ class Bar:
         self.bar.start()
 
     def advance(self, epoch: int, n_active: int, best_score: Tensor) -> None:
+        """Called after every epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch.
+        n_active : int
+            Models that are still trained.
+        best_score : Tensor, shape (n_models,)
+            Best validation score of each model.
+        """
         self.bar.update(self.task, completed=self.total - n_active, epoch=epoch)
 
     def stop(self) -> None:
+        """Called at the end, also after an error."""
         self.bar.stop()

@@ -21,17 +21,18 @@ class Sizes(Protocol):
     """What a penalty must know of a forecast to say how many random numbers it needs."""
 
     @property
-    def n_targets(self) -> int: ...
+    def n_targets(self) -> int:
+        """Number of targets D."""
 
     @property
-    def n_components(self) -> int: ...
+    def n_components(self) -> int:
+        """Components of the mixture."""
 
 
 class Penalty(Protocol):
     """What `fit` asks of a penalty: a hashable value with a `name` that can be called.
 
-    It is given y (E, B, D), forecasts of batch shape (E, B) and the weights (E, B) of the cases, zero for those that only
-    fill up the last minibatch, and returns one value per model, (E,). It may also offer
+    It may also offer
 
     * `preranks`: the pre-ranks that it calibrates, by which `tune` then chooses its strength;
     * `parts()`: penalties whose mean it is, which a GPU works on at the same time;
@@ -39,37 +40,92 @@ class Penalty(Protocol):
       `noise={name: numbers}`;
     * `capturable = True`: its steps may be replayed as a CUDA graph. It then runs on the device alone: it reads no
       value, keeps no tensor of an earlier step and takes random numbers from its streams.
+
+    See Also
+    --------
+    PreRankPenalty : the paper's
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """A text by which it is told from others."""
 
-    def __call__(self, y: Tensor, forecast: GaussianMixture, *, case_weights: Tensor) -> Tensor: ...
+    def __call__(self, y: Tensor, forecast: GaussianMixture, *, case_weights: Tensor) -> Tensor:
+        """One value per model.
+
+        Parameters
+        ----------
+        y : Tensor, shape (n_models, n_cases, n_targets)
+            Observations of a minibatch.
+        forecast : GaussianMixture
+            Batch shape (n_models, n_cases).
+        case_weights : Tensor, shape (n_models, n_cases)
+            Weights of the cases, zero for those that only fill up the last minibatch.
+
+        Returns
+        -------
+        Tensor, shape (n_models,)
+            Penalties, differentiable.
+        """
 
 
 class Score(Protocol):
-    """What `fit` asks of a score: one value (E, B) for each case of y (E, B, D) under forecasts of batch shape (E, B).
+    """What `fit` asks of a score: one value for each case.
 
-    With `n_draws` above zero it is also given `noise`, as many standard normal numbers (E, B, n_draws, D) for its draws.
-    `capturable = True` means what it does for a `Penalty`.
+    With `n_draws` above zero it is also given `noise`, as many standard normal numbers (E, B, n_draws, D) for its
+    draws. `capturable = True` means what it does for a `Penalty`.
+
+    See Also
+    --------
+    NegativeLogLikelihood : the paper's
+    EnergyScore : from draws
     """
 
-    def __call__(self, y: Tensor, forecast: GaussianMixture) -> Tensor: ...
+    def __call__(self, y: Tensor, forecast: GaussianMixture) -> Tensor:
+        """One value per model and case.
+
+        Parameters
+        ----------
+        y : Tensor, shape (n_models, n_cases, n_targets)
+            Observations of a minibatch.
+        forecast : GaussianMixture
+            Batch shape (n_models, n_cases).
+
+        Returns
+        -------
+        Tensor, shape (n_models, n_cases)
+            Scores, differentiable.
+        """
 
 
 @dataclass(frozen=True)
 class SharedNumbers:
-    """Random numbers `values` (M, ...) of which model e uses those of `owner[e]`: models of one seed share theirs."""
+    """Random numbers of which model e uses those of `owner[e]`: models of one seed share theirs.
+
+    Parameters
+    ----------
+    values : Tensor, shape (n_seeds, ...)
+        The numbers of each seed.
+    owner : Tensor of int, shape (n_models,)
+        Whose numbers a model uses.
+    """
 
     values: Tensor
     owner: Tensor
 
     @property
     def shape(self) -> torch.Size:
+        """Shape of the values."""
         return self.values.shape
 
     def of_models(self) -> Tensor:
-        """A copy for every model, (E, ...)."""
+        """A copy for every model.
+
+        Returns
+        -------
+        Tensor, shape (n_models, ...)
+            The numbers.
+        """
         return self.values[self.owner]
 
 
@@ -80,8 +136,14 @@ Numbers = Tensor | SharedNumbers
 class Stream:
     """Random numbers that a penalty uses at every step, the same for all models of one seed.
 
-    Standard normal numbers of `shape` go through `transform`. The penalty is given a copy (E, *shape) for its E models,
-    or, if it is `shared`, `SharedNumbers`.
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the numbers of one model.
+    transform : callable, optional
+        What is made of standard normal numbers; they are passed as they are if None.
+    shared : bool, default False
+        Whether the penalty takes `SharedNumbers` instead of a copy for each model.
     """
 
     shape: tuple[int, ...]
@@ -89,10 +151,35 @@ class Stream:
     shared: bool = False
 
     def made(self, normals: Tensor) -> Tensor:
+        """Transform standard normal numbers.
+
+        Parameters
+        ----------
+        normals : Tensor, shape (n_seeds, *shape)
+            Standard normal numbers.
+
+        Returns
+        -------
+        Tensor, shape (n_seeds, *shape)
+            The numbers of the stream.
+        """
         return normals if self.transform is None else self.transform(normals)
 
     def given(self, values: Tensor, owner: Tensor) -> Numbers:
-        """Values (M, *shape) the way the penalty takes them."""
+        """The numbers the way the penalty takes them.
+
+        Parameters
+        ----------
+        values : Tensor, shape (n_seeds, *shape)
+            The numbers of each seed.
+        owner : Tensor of int, shape (n_models,)
+            Whose numbers a model uses.
+
+        Returns
+        -------
+        Tensor, shape (n_models, *shape), or SharedNumbers
+            What is passed as `noise`.
+        """
         return SharedNumbers(values, owner) if self.shared else values[owner]
 
 
@@ -126,8 +213,20 @@ def draws_of(score: Score) -> int:
 def declares_capture(value: object, code: str = "__call__") -> bool:
     """Whether a value declares that it can be replayed as a CUDA graph; nobody else can know.
 
-    The declaration counts for the code (the method of that name) that it was written with: a subclass that brings code of
-    its own declares for itself.
+    The declaration counts for the code (the method of that name) that it was written with: a subclass that brings code
+    of its own declares for itself.
+
+    Parameters
+    ----------
+    value : object
+        A penalty, a score or a pre-rank.
+    code : str, default '__call__'
+        The method that would be replayed.
+
+    Returns
+    -------
+    bool
+        Whether it declares `capturable = True` for this code.
     """
     kinds = type(value).__mro__
     declared = next((kind for kind in kinds if "capturable" in vars(kind)), None)

@@ -33,12 +33,33 @@ def choose_strength(
 ) -> float:
     """The paper's rule: the smallest PCE among strengths whose score is not much worse than without a penalty.
 
-    `table` has columns strength, seed, pce, score (validation values). Means are taken over seeds; strength 0 must be
-    there. A strength is admitted if its score is at most (1 + `tolerance`) times that of strength 0, or, with
-    `absolute_tolerance`, at most that much above it; a score that can be negative needs the latter. Ties go to the
-    smaller strength. `parsimonious=True` takes the smallest admitted strength whose PCE cannot be told from the best
-    one's (paired t-test over seeds, one-sided 5 %).
+    A strength is admitted if its score is at most (1 + `tolerance`) times that of strength 0, or, with
+    `absolute_tolerance`, at most that much above it. Means are taken over seeds; ties go to the smaller strength.
 
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Validation values in columns strength, seed, pce and score; strength 0 must be there.
+    tolerance : float, default 0.1
+        Relative loss of score that is accepted.
+    absolute_tolerance : float, optional
+        Absolute loss of score that is accepted instead; a score that can be negative needs it.
+    parsimonious : bool, default False
+        Whether to take the smallest admitted strength whose PCE cannot be told from the best one's (paired t-test over
+        seeds, one-sided 5 %).
+
+    Returns
+    -------
+    float
+        The chosen strength.
+
+    Raises
+    ------
+    ValueError
+        If columns, values or strength 0 are missing, or scores are negative and `absolute_tolerance` is not given.
+
+    Examples
+    --------
     >>> table = pd.DataFrame({"strength": [0.0, 1.0, 10.0], "seed": 0, "pce": [0.05, 0.02, 0.01], "score": [1.0, 1.05, 1.2]})
     >>> choose_strength(table)
     1.0
@@ -87,14 +108,30 @@ def _worse(difference: pd.Series) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """The chosen strength, the table it was chosen from, and all fitted models (strength by strength, seed by seed)."""
+    """What `tune` found.
+
+    Attributes
+    ----------
+    strength : float
+        The chosen strength.
+    table : pandas.DataFrame
+        Validation PCE and score of every strength and seed.
+    fleet : FittedFleet
+        All fitted models, strength by strength, seed by seed.
+    """
 
     strength: float
     table: pd.DataFrame
     fleet: FittedFleet
 
     def models(self) -> list[int]:
-        """Places in the fleet of the models that were trained with the chosen strength."""
+        """Places in the fleet of the models that were trained with the chosen strength.
+
+        Returns
+        -------
+        list of int
+            One for each seed.
+        """
         return [i for i, run in enumerate(self.fleet.runs) if run.strength == self.strength]
 
 
@@ -113,10 +150,47 @@ def tune(
 ) -> Tuned:
     """Train all strengths and seeds as one fleet, and choose the strength on the validation rows.
 
-    The validation PCE is exact (`projected_pit`), averaged over `preranks` and their projections: those of the penalty, or
-    the paper's for a penalty without any. Its own value would not do for the latter: only a PCE is the same quantity for
-    all penalties. The score is the energy score (fair, `n_draws` draws), which is never negative in expectation. A model
-    that diverged counts with its best weights; if it had no finite validation score before, it is left out.
+    The validation PCE is exact (`projected_pit`), averaged over pre-ranks and their projections: a penalty's own value
+    would not do, since only a PCE is the same quantity for all penalties. The score is the fair energy score, which is
+    never negative in expectation. A model that diverged counts with its best weights; if it had no finite validation
+    score before, it is left out.
+
+    Parameters
+    ----------
+    penalty : Penalty
+        What is added to the score.
+    data : TrainingSet or dict of int to TrainingSet
+        One set for all seeds, or one for each.
+    strengths : sequence of float, default (0, 0.01, 0.1, 1, 5, 10)
+        Candidates; strength 0 is added if it is missing.
+    seeds : sequence of int, default (0,)
+        Seeds of the runs of each strength.
+    options : FitOptions, optional
+        How models are trained.
+    preranks : PreRank or sequence of PreRank, optional
+        What the PCE is taken of: by default the pre-ranks of the penalty, or the paper's for a penalty without any.
+    tolerance : float, default 0.1
+        Relative loss of score that is accepted.
+    parsimonious : bool, default False
+        As in `choose_strength`.
+    n_draws : int, default 100
+        Draws of the energy score.
+    progress : Progress, optional
+        What is told of every epoch.
+
+    Returns
+    -------
+    Tuned
+        Strength, table and models.
+
+    Raises
+    ------
+    ValueError
+        If training diverged in its first epoch with strength 0.
+
+    See Also
+    --------
+    choose_strength : the rule by itself
     """
     if 0.0 not in strengths:
         strengths = (0.0, *strengths)
