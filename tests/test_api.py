@@ -71,7 +71,9 @@ def test_the_public_names_and_their_arguments_are_those_of_the_list():
     gone, new = (sorted(set(a) - set(b)) for a, b in ((known, found), (found, known)))
     if gone or new:
         changed = "\n".join([*(f"- {line}" for line in gone), *(f"+ {line}" for line in new)])
-        pytest.fail(f"the public interface changed; if meant, run `python tests/test_api.py`:\n{changed}", pytrace=False)
+        pytest.fail(
+            f"the public interface changed; if meant, run `python tests/test_api.py`:\n{changed}", pytrace=False
+        )
     assert len(found) > 250
 
 

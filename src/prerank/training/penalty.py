@@ -17,7 +17,7 @@ from prerank.inputs.checks import require_fitting, require_observations
 from prerank.preranks import DistributionView, LinearProjection, PointsView, PreRank, View, needs_of
 from prerank.preranks.table1 import listed_preranks
 from prerank.randomness import key, normal
-from prerank.training.protocols import Numbers, Penalty, SharedNumbers, Sizes, Stream, declares_capture
+from prerank.training.protocols import ForecastSizes, Numbers, Penalty, SharedNumbers, Stream, declares_capture
 
 RANKED, LEARNT = "ranked", "learnt"
 """Streams of the draws that are ranked and of those that pre-ranks learn from."""
@@ -31,7 +31,7 @@ class PreRankPenalty:
 
     `preranks` is one pre-rank or several, whose penalties are averaged. PITs are closed form for linear pre-ranks of a
     Gaussian mixture; for the rest `n_draws` weighted draws from every component (`GaussianMixture.draw`) are ranked
-    smoothly (`rank` has a temperature of its own). `temperature` is the paper's tau, `power` its p, `n_levels` its M.
+    smoothly (`rank` has a temperature of its own). `temperature` is the paper's tau, `exponent` its p, `n_levels` its M.
     In your own loop:
 
     >>> from prerank import GaussianMixture, Location
@@ -44,13 +44,13 @@ class PreRankPenalty:
     preranks: PreRank | tuple[PreRank, ...]
     temperature: float = 100.0
     n_levels: int = 100
-    power: float = 1
+    exponent: float = 1
     n_draws: int = 100
     rank: SmoothRank = field(default_factory=SmoothRank)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "preranks", listed(self.preranks))
-        _require_sound(self.temperature, self.n_levels, self.power, self.n_draws)
+        _require_sound(self.temperature, self.n_levels, self.exponent, self.n_draws)
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ class PreRankPenalty:
         """A penalty for each pre-rank: this one is their mean."""
         return [replace(self, preranks=item) for item in listed(self.preranks)]
 
-    def streams(self, sizes: Sizes, n_cases: int) -> dict[str, Stream]:
+    def streams(self, sizes: ForecastSizes, n_cases: int) -> dict[str, Stream]:
         """Normal numbers for the draws to rank and for those to learn from, where the pre-ranks need any."""
         stream = Stream((n_cases, self.n_draws, sizes.n_targets), shared=True)
         needs = [needs_of(item, sizes.n_targets) for item in listed(self.preranks)]
@@ -90,7 +90,7 @@ class PreRankPenalty:
         y = _checked_observations(y, forecast)
         levels = (torch.arange(self.n_levels, dtype=y.dtype, device=y.device) + 0.5) / self.n_levels
         errors = [
-            pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
+            pce_kde(pit, self.temperature, exponent=self.exponent, levels=levels, case_weights=case_weights)
             for pit in self.pits(y, forecast, seed, step, noise)
         ]
         # a mean of one number is that number: on a GPU every operation that is left out is a start that is saved
@@ -192,14 +192,16 @@ def _checked_observations(y: Any, forecast: Forecast) -> Tensor:
     return observed
 
 
-def _require_sound(temperature: float, n_levels: int, power: float, n_draws: int) -> None:
+def _require_sound(temperature: float, n_levels: int, exponent: float, n_draws: int) -> None:
     """Refuse settings under which a penalty has no meaning."""
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature={temperature}: the sharpness of a sigmoid is positive and finite")
     if n_levels < 2 or n_draws < 2:
         raise ValueError(f"n_levels={n_levels}, n_draws={n_draws}: at least two of each are needed")
-    if not 1 <= power < math.inf:
-        raise ValueError(f"power={power}: the penalty |level - frequency|^power needs a power of 1 or more")
+    if not 1 <= exponent < math.inf:
+        raise ValueError(
+            f"exponent={exponent}: the penalty |level - frequency|^exponent needs an exponent of 1 or more"
+        )
 
 
 def _checked_noise(noise: Any) -> Noise:
