@@ -18,7 +18,7 @@ from prerank._writing import whole_file
 from prerank.cli.benchmark import available_locally
 from prerank.datasets.splitting import PAPER_SEEDS
 from prerank.studies.benchmark.plan import preranks_of
-from prerank.studies.benchmark.work import Prepared, Settings, prepare
+from prerank.studies.benchmark.work import Settings, SplitData, prepare
 from prerank.studies.protocols import AS_PUBLISHED
 from prerank.studies.variants import evaluation_table
 from prerank.training import FitOptions, Run, TrainingSet, fit
@@ -33,7 +33,7 @@ STEPS = {
 """What the table shows of the eight ways."""
 
 
-def alphabetical(data: Prepared, names: list[str]) -> Prepared:
+def alphabetical(data: SplitData, names: list[str]) -> SplitData:
     """The same data with targets in the order of their names."""
     order = sorted(range(len(names)), key=lambda place: names[place])
     train = {

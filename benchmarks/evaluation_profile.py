@@ -14,7 +14,7 @@ from pathlib import Path
 
 import prerank
 from prerank.studies.benchmark import Grid, Settings
-from prerank.studies.benchmark.shapes import shape_of
+from prerank.studies.benchmark.shapes import dataset_size
 from prerank.studies.benchmark.work import work
 
 HOME = Path(prerank.__file__).parent
@@ -43,7 +43,7 @@ def main() -> None:
     given = parser.parse_args()
     seeds = tuple(int(seed) for seed in given.seeds.split(","))
     grid = Grid((given.dataset,), seeds=seeds, protocols=(given.protocol,))
-    (fleet,) = grid.fleets({given.dataset: shape_of(given.dataset).n_targets})
+    (fleet,) = grid.fleets({given.dataset: dataset_size(given.dataset).n_targets})
     settings = Settings(given.device, max_epochs=1, accept_licence=True)
     if given.device != "cpu":
         work(fleet, settings, None)

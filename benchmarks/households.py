@@ -56,7 +56,7 @@ def main() -> None:
         exact = rows[(rows.protocol == "exact") & (rows.metric == "pce")]
         print(
             f"{name:<11} {value:>6.3f} {published:>13.3f} {published / value:>6.2f} {exact.value.mean():>7.4f} "
-            f"{exact.null_level.mean():>6.4f} {exact.p_value.median():>9.3f}"
+            f"{exact.expected_pce.mean():>6.4f} {exact.p_value.median():>9.3f}"
         )
     out = Path("out")
     out.mkdir(exist_ok=True)

@@ -139,9 +139,15 @@ def of_ranks(n_targets: int) -> Iterator[Row]:
         found, exact = (bandwidths(drawn.to(t), own.to(t).exp()) for t in (torch.float32, torch.float64))
         yield what, "value", relative(found, exact)
     pit, cases = torch.special.ndtr(numbers(MODELS, CASES, n_targets)), numbers(MODELS, CASES).exp()
-    for what, given, power in (("smooth PCE", None, 1), ("weighted smooth PCE", cases, 1), ("squared PCE", cases, 2)):
+    for what, given, exponent in (
+        ("smooth PCE", None, 1),
+        ("weighted smooth PCE", cases, 1),
+        ("squared PCE", cases, 2),
+    ):
         yield from errors(
-            what, lambda z, given=given, power=power: pce_kde(z, 20.0, power=power, case_weights=given), (pit,)
+            what,
+            lambda z, given=given, exponent=exponent: pce_kde(z, 20.0, exponent=exponent, case_weights=given),
+            (pit,),
         )
     if n_targets > 1:
         a = numbers(500 if DEVICE == "cuda" else 5, n_targets, 3 * n_targets)

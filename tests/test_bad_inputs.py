@@ -493,15 +493,15 @@ LABELS: list[Case] = [
 OPTIONS: list[Case] = [
     *(
         (
-            f"power={power}",
-            lambda power=power: check(Y, E, power=power),
+            f"exponent={exponent}",
+            lambda exponent=exponent: check(Y, E, exponent=exponent),
             ValueError,
-            f"power={power}: .*positive, finite power",
+            f"exponent={exponent}: .*positive, finite exponent",
         )
-        for power in (0, -1, NAN, INF)
+        for exponent in (0, -1, NAN, INF)
     ),
-    ("power as text", lambda: check(Y, E, power="1"), TypeError, "power='1': a positive number"),
-    ("power None", lambda: check(Y, E, power=None), TypeError, "power=None: a positive number"),
+    ("exponent as text", lambda: check(Y, E, exponent="1"), TypeError, "exponent='1': a positive number"),
+    ("exponent None", lambda: check(Y, E, exponent=None), TypeError, "exponent=None: a positive number"),
     *(
         (
             f"{name}={value}",
@@ -812,12 +812,12 @@ PITS: list[Case] = [
     ("interval: one axis", lambda: pce_interval(PIT[:, 0]), ValueError, r"got \(10,\)|got shape \(10,\)"),
     ("null: no cases", lambda: pce_null(0), ValueError, "at least one"),
     ("null: no members", lambda: pce_null(10, n_members=0), ValueError, "n_members=0: at least one member"),
-    ("null: power", lambda: pce_null(10, power=-1), ValueError, "power=-1"),
+    ("null: exponent", lambda: pce_null(10, exponent=-1), ValueError, "exponent=-1"),
     ("null: no levels", lambda: pce_null(10, n_levels=0), ValueError, "0 levels"),
     ("band: no cases", lambda: reliability_band(0), ValueError, "0 cases: at least one"),
     ("test: no replicates", lambda: pce_test(PIT, n_replicates=0), ValueError, "n_replicates=0: a whole number"),
     ("test: half a replicate", lambda: pce_test(PIT, n_replicates=9.5), TypeError, "n_replicates=9.5"),
-    ("test: power", lambda: pce_test(PIT, power=NAN), ValueError, "power=nan"),
+    ("test: exponent", lambda: pce_test(PIT, exponent=NAN), ValueError, "exponent=nan"),
     ("test: a weight too many", lambda: pce_test(PIT, case_weights=torch.ones(11)), ValueError, r"shape \(10,\)"),
     ("test: infinite weight", lambda: pce_test(PIT, case_weights=torch.full((10,), INF)), ValueError, "finite"),
     (
@@ -916,7 +916,12 @@ SCORES: list[Case] = [
     ),
     ("energy_score: scipy law", lambda: energy_score(Y, stats.norm()), TypeError, "distribution of another library"),
     ("variogram_score: one target", lambda: variogram_score(Y[:, :1], E[..., :1]), ValueError, "D = 1 target"),
-    ("variogram_score: power", lambda: variogram_score(Y, Ensemble(E), power=0), ValueError, "power above zero"),
+    (
+        "variogram_score: exponent",
+        lambda: variogram_score(Y, Ensemble(E), exponent=0),
+        ValueError,
+        "exponent above zero",
+    ),
     (
         "variogram_score: pair weights",
         lambda: variogram_score(Y, Ensemble(E), pair_weights=np.ones((2, 2))),
@@ -947,7 +952,7 @@ TRAINING: list[Case] = [
     ("penalty of a name", lambda: PreRankPenalty("location"), TypeError, "'location' is not a pre-rank"),
     ("penalty of nothing", lambda: PreRankPenalty(()), ValueError, "the penalty needs at least one pre-rank"),
     ("penalty: temperature", lambda: PreRankPenalty(Location(), temperature=0), ValueError, "temperature=0"),
-    ("penalty: power", lambda: PreRankPenalty(Location(), power=0.5), ValueError, "power=0.5"),
+    ("penalty: exponent", lambda: PreRankPenalty(Location(), exponent=0.5), ValueError, "exponent=0.5"),
     ("penalty: one draw", lambda: PreRankPenalty(Location(), n_draws=1), ValueError, "at least two of each"),
     (
         "penalty of a tensor",

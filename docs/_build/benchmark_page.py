@@ -53,9 +53,9 @@ def cells_of(results: Results, tuned: Tuned) -> dict[str, Any]:
     }
     found: dict[str, Any] = {name: by_cell(cells) for name, cells in chosen.items()}
     found |= {f"{name}_p": by_cell(cells, "p_value") for name, cells in chosen.items()}
-    found["expected"] = dict(plain.groupby("dataset")["null_level"].mean())
+    found["expected"] = dict(plain.groupby("dataset")["expected_pce"].mean())
     found["as_published"] = by_cell(summarise(baseline(results, PUBLISHED_PROTOCOL)))
-    found["as_published_expected"] = by_cell(summarise(baseline(results, PUBLISHED_PROTOCOL)), "null_level")
+    found["as_published_expected"] = by_cell(summarise(baseline(results, PUBLISHED_PROTOCOL)), "expected_pce")
     for name, cells in (("after", "exact"), ("published", "as published")):
         changed = calibration_changes(results, cells)
         found[f"change_{name}"] = SimpleNamespace(**count_names(counts(changed)))

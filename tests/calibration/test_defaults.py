@@ -49,14 +49,14 @@ def flat(value):
         (centred_levels, {"n_levels": 100}),
         (inclusive_levels, {"n_levels": 100}),
         (lambda **given: reliability_curve(Z, **given), {"n_levels": 100}),
-        (lambda **given: pce(Z, **given), {"n_levels": 100, "power": 1}),
-        (lambda **given: pce_kde(Z, **given), {"temperature": 100.0, "n_levels": 100, "power": 1}),
-        (lambda **given: corrected_pce(Z, **given), {"n_levels": 100, "power": 1}),
+        (lambda **given: pce(Z, **given), {"n_levels": 100, "exponent": 1}),
+        (lambda **given: pce_kde(Z, **given), {"temperature": 100.0, "n_levels": 100, "exponent": 1}),
+        (lambda **given: corrected_pce(Z, **given), {"n_levels": 100, "exponent": 1}),
         (lambda **given: chi_square_test(Z, **given), {"n_bins": 10}),
-        (lambda **given: pce_null(7, **given).mean, {"n_levels": 100, "power": 1, "unrandomised": False}),
-        (lambda **given: pce_null(7, n_members=3, **given).mean, {"n_levels": 100, "power": 1, "unrandomised": False}),
+        (lambda **given: pce_null(7, **given).mean, {"n_levels": 100, "exponent": 1, "unrandomised": False}),
+        (lambda **given: pce_null(7, n_members=3, **given).mean, {"n_levels": 100, "exponent": 1, "unrandomised": False}),
         (lambda **given: reliability_band(7, **given), {"coverage": 0.95, "n_levels": 100}),
-        (lambda **given: pce_test(RANKS, **given)[1:], {"n_levels": 100, "power": 1, "n_replicates": 999, "seed": 0}),
+        (lambda **given: pce_test(RANKS, **given)[1:], {"n_levels": 100, "exponent": 1, "n_replicates": 999, "seed": 0}),
         (
             lambda **given: pce_interval(Z[:, :1], **given),
             {"coverage": 0.95, "n_levels": 100, "n_replicates": 999, "seed": 0},
@@ -115,11 +115,14 @@ def test_levels_in_single_precision_are_the_numbers_they_are():
 def test_errors_of_many_pits_in_single_precision_keep_their_digits():
     z = uniform(50_000, 1, seed=7, dtype=torch.float32).square()
     blocks = torch.arange(50_000) // 1000
-    for power in (1, 2):
+    for exponent in (1, 2):
         torch.testing.assert_close(
-            corrected_pce(z, power=power).double(), corrected_pce(z.double(), power=power), rtol=1e-4, atol=1e-7
+            corrected_pce(z, exponent=exponent).double(),
+            corrected_pce(z.double(), exponent=exponent),
+            rtol=1e-4,
+            atol=1e-7,
         )
-    found, expected = (corrected_pce(x, power=2, blocks=blocks).double() for x in (z, z.double()))
+    found, expected = (corrected_pce(x, exponent=2, blocks=blocks).double() for x in (z, z.double()))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-7)
     interval, wide = (pce_interval(x[:2000], null=torch.zeros(9), n_replicates=49) for x in (z, z.double()))
     assert interval == pytest.approx(wide, rel=1e-5)

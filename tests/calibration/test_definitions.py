@@ -90,12 +90,12 @@ def test_one_projection_is_tested_by_its_null_whatever_the_replicates():
     test = pce_test(x, n_replicates=19)
     null = pce_null(40)
     assert float(test.p_value[0]) == pytest.approx(float(null.p_value(float(pce(x)[0]))))
-    assert float(test.expected[0]) == float(test.expected_pce[0]) == pytest.approx(null.mean)
+    assert float(test.projection_expected_pce[0]) == float(test.expected_pce[0]) == pytest.approx(null.mean)
     assert float(test.adjusted_p_value[0]) >= float(test.p_value[0])
     ranks = projected_pit(normal(40, 1, seed=3), Ensemble(normal(40, 7, 1, seed=4)), Marginal())
-    expected = pce_null(40, power=2, levels=inclusive_levels(11), n_members=7)
-    found = pce_test(ranks, power=2, levels=inclusive_levels(11), n_replicates=19)
-    assert float(found.expected[0]) == pytest.approx(expected.mean)
+    expected = pce_null(40, exponent=2, levels=inclusive_levels(11), n_members=7)
+    found = pce_test(ranks, exponent=2, levels=inclusive_levels(11), n_replicates=19)
+    assert float(found.projection_expected_pce[0]) == pytest.approx(expected.mean)
     assert float(found.p_value[0]) == pytest.approx(float(expected.p_value(float(found.statistic[0]))))
 
 
@@ -185,7 +185,7 @@ def test_a_projection_that_always_ties_has_no_spread_and_no_deviation():
 
 def test_replicates_depend_on_the_seed():
     pit = ranked(n_cases=12, decimals=0)
-    default, given = pce_test(pit), pce_test(pit, n_replicates=999, power=1, seed=0)
+    default, given = pce_test(pit), pce_test(pit, n_replicates=999, exponent=1, seed=0)
     assert default.nulls == ("signs", "points")
     assert default.replicates.shape == (999, 2)
     assert torch.equal(default.replicates, given.replicates)
@@ -214,7 +214,7 @@ def test_every_projection_whose_law_is_known_has_its_expected_error():
     x = normal(30, 6, 3, seed=24)
     pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), [Marginal(), Location(), Scale()], exchangeable=True)
     test = pce_test(pit, n_replicates=9)
-    assert test.expected.tolist() == [pce_null(30, n_members=5).mean] * 5
+    assert test.projection_expected_pce.tolist() == [pce_null(30, n_members=5).mean] * 5
     assert test.expected_pce.tolist() == [pce_null(30, n_members=5).mean] * 3
 
 
@@ -280,7 +280,7 @@ def test_the_mean_error_of_one_case_is_a_sum_over_its_ranks(n_members, levels):
         np.abs(alpha - steps).mean()
     )
     ramps = np.clip(alpha * (n_members + 1) - k, 0, 1)
-    assert pce_null(1, power=2, levels=levels, n_members=n_members).mean == pytest.approx(
+    assert pce_null(1, exponent=2, levels=levels, n_members=n_members).mean == pytest.approx(
         ((alpha - ramps) ** 2).mean(), rel=1e-9
     )
     spread = np.sqrt((ramps**2).mean(0) - alpha**2 + 1e-18)
@@ -289,9 +289,9 @@ def test_the_mean_error_of_one_case_is_a_sum_over_its_ranks(n_members, levels):
     )
 
 
-@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("exponent", [1, 2])
 @pytest.mark.parametrize("n_cases", [1, 4, 30])
-def test_the_mean_error_of_unrandomised_ranks_is_a_binomial_sum(n_cases, power):
+def test_the_mean_error_of_unrandomised_ranks_is_a_binomial_sum(n_cases, exponent):
     for n_members in (1, 4, 9):
         for levels in (centred_levels(7), inclusive_levels(10)):
             total = 0.0
@@ -299,8 +299,8 @@ def test_the_mean_error_of_unrandomised_ranks_is_a_binomial_sum(n_cases, power):
                 chance = (math.floor(level * n_members + 1e-9) + 1) / (n_members + 1)
                 counts = np.arange(n_cases + 1)
                 law = stats.binom.pmf(counts, n_cases, chance)
-                total += (law * np.abs(level - counts / n_cases) ** power).sum()
-            found = pce_null(n_cases, power=power, levels=levels, n_members=n_members, unrandomised=True)
+                total += (law * np.abs(level - counts / n_cases) ** exponent).sum()
+            found = pce_null(n_cases, exponent=exponent, levels=levels, n_members=n_members, unrandomised=True)
             assert found.mean == pytest.approx(total / len(levels))
             assert found.mean == pytest.approx(found.sample.mean(), abs=5 * found.sample.std() / 50_000**0.5 + 1e-12)
 
@@ -360,11 +360,11 @@ def test_the_corrected_error_subtracts_what_is_expected_of_that_many_members():
     for pit in (tied, weighted):
         with pytest.raises(ValueError, match="depends on the data"):
             corrected_pce(pit)
-    with pytest.raises(ValueError, match="powers 1 and 2, not 3"):
-        corrected_pce(z, power=3)
+    with pytest.raises(ValueError, match="exponents 1 and 2, not 3"):
+        corrected_pce(z, exponent=3)
     with pytest.raises(ValueError, match="at least two cases"):
         corrected_pce(z[:1])
-    assert corrected_pce(z[:2], power=2).shape == (2,)
+    assert corrected_pce(z[:2], exponent=2).shape == (2,)
 
 
 def test_the_corrected_error_of_power_two_subtracts_the_sample_variance():
@@ -372,11 +372,11 @@ def test_the_corrected_error_of_power_two_subtracts_the_sample_variance():
     levels = centred_levels(5)
     steps = (z <= levels).double()  # (N, J)
     error = (levels - steps.mean(0)).square()
-    torch.testing.assert_close(corrected_pce(z, 5, power=2)[0], (error - steps.var(0) / 9).mean())
+    torch.testing.assert_close(corrected_pce(z, 5, exponent=2)[0], (error - steps.var(0) / 9).mean())
     sums = torch.stack([(steps[blocks == b] - steps.mean(0)).sum(0) for b in (1, 3, 7)])
     variance = sums.square().sum(0) * 3 / 2 / 81
-    torch.testing.assert_close(corrected_pce(z, 5, power=2, blocks=blocks)[0], (error - variance).mean())
-    with pytest.raises(ValueError, match="pass expected="):
+    torch.testing.assert_close(corrected_pce(z, 5, exponent=2, blocks=blocks)[0], (error - variance).mean())
+    with pytest.raises(ValueError, match="pass expected_pce="):
         corrected_pce(z, blocks=blocks)
 
 

@@ -10,7 +10,7 @@ from torch.distributions import Independent, LogNormal, MultivariateNormal
 
 from builders import normal
 from prerank.calibration import centred_levels, inclusive_levels, pce, pce_kde, projected_pit, reliability_curve
-from prerank.calibration.checks import checked_case_ids, label_array, require_power
+from prerank.calibration.checks import checked_case_ids, label_array, require_exponent
 from prerank.calibration.curve_table import tables_of
 from prerank.calibration.rank_intervals import Intervals
 from prerank.forecasts import Ensemble, GaussianMixture
@@ -34,7 +34,7 @@ from prerank.preranks.point_density import joint_cdf
 NAN, INF = float("nan"), float("inf")
 
 
-# -- levels, powers, PITs
+# -- levels, exponents, PITs
 
 
 @pytest.mark.parametrize(
@@ -71,23 +71,23 @@ def test_pits_are_probabilities_ends_included():
     assert pce(torch.rand(1, 2)).shape == (2,)
 
 
-@pytest.mark.parametrize("power", [0.5, 1, 1.5, 2, np.float64(3), np.int64(2)])
-def test_powers_are_positive_numbers(power):
-    assert require_power(power) == power
+@pytest.mark.parametrize("exponent", [0.5, 1, 1.5, 2, np.float64(3), np.int64(2)])
+def test_exponents_are_positive_numbers(exponent):
+    assert require_exponent(exponent) == exponent
     z = torch.rand(6, 2, generator=torch.Generator().manual_seed(1)).double()
     curve = reliability_curve(z)
-    expected = (curve.levels[:, None] - curve.frequency).abs().pow(float(power)).mean(0)
-    torch.testing.assert_close(pce(z, power=power), expected)
-    torch.testing.assert_close(pce_kde(z, temperature=1e7, power=power), expected, rtol=1e-5, atol=1e-8)
+    expected = (curve.levels[:, None] - curve.frequency).abs().pow(float(exponent)).mean(0)
+    torch.testing.assert_close(pce(z, exponent=exponent), expected)
+    torch.testing.assert_close(pce_kde(z, temperature=1e7, exponent=exponent), expected, rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize(
-    ("power", "error"), [(0, ValueError), (-1, ValueError), (INF, ValueError), (NAN, ValueError), (True, TypeError),
+    ("exponent", "error"), [(0, ValueError), (-1, ValueError), (INF, ValueError), (NAN, ValueError), (True, TypeError),
                          ("2", TypeError), (None, TypeError)],
 )  # fmt: skip
-def test_what_is_no_power_is_refused(power, error):
-    with pytest.raises(error, match="power="):
-        require_power(power)
+def test_what_is_no_exponent_is_refused(exponent, error):
+    with pytest.raises(error, match="exponent="):
+        require_exponent(exponent)
 
 
 def test_pits_that_are_numbers_have_no_unit():

@@ -16,7 +16,7 @@ from prerank import (
     projected_pit,
     reliability_curve,
 )
-from prerank.calibration import centred_levels, inclusive_levels, pce_kde, read
+from prerank.calibration import centred_levels, describe_shape, inclusive_levels, pce_kde
 
 # -- the error itself
 
@@ -26,7 +26,7 @@ def test_pce_of_laws_that_are_known():
     assert pce(torch.tensor([[0.0], [1.0]])).item() == pytest.approx(0.25)
     assert pce(torch.zeros(10, 1)).item() == pytest.approx(0.5)
     assert pce(((torch.arange(1000) + 0.5) / 1000)[:, None]).item() == pytest.approx(0.0, abs=1e-3)
-    assert pce(torch.full((10, 1), 0.5), power=2).item() == pytest.approx(1 / 12, abs=1e-3)
+    assert pce(torch.full((10, 1), 0.5), exponent=2).item() == pytest.approx(1 / 12, abs=1e-3)
 
 
 def test_million_pits_in_single_precision_keep_their_digits():
@@ -35,10 +35,13 @@ def test_million_pits_in_single_precision_keep_their_digits():
     assert (curve == 1).all()
 
 
-@pytest.mark.parametrize("power", [1, 2])
-def test_smooth_error_tends_to_the_hard_one_as_the_temperature_grows(power):
+@pytest.mark.parametrize("exponent", [1, 2])
+def test_smooth_error_tends_to_the_hard_one_as_the_temperature_grows(exponent):
     z = uniform(300, 3) ** 1.5
-    gaps = [(pce_kde(z, t, power=power) - pce(z, power=power)).abs().max().item() for t in (10, 100, 1000, 1e4, 1e12)]
+    gaps = [
+        (pce_kde(z, t, exponent=exponent) - pce(z, exponent=exponent)).abs().max().item()
+        for t in (10, 100, 1000, 1e4, 1e12)
+    ]
     assert gaps == sorted(gaps, reverse=True)
     assert gaps[-1] < 1e-9
 
@@ -81,7 +84,7 @@ def test_corrected_error_is_unbiased_for_power_two():
     levels = centred_levels()
     for exponent in (1.0, 1.3):
         z = uniform(4000, 50, 1, seed=5) ** exponent
-        estimates = corrected_pce(z, power=2)[:, 0]
+        estimates = corrected_pce(z, exponent=2)[:, 0]
         exact = (levels - levels ** (1 / exponent)).square().mean()
         assert abs(estimates.mean() - exact) < 4 * estimates.std() / 4000**0.5
 
@@ -148,7 +151,7 @@ def test_trio_exact_too_wide_too_narrow_read_as_flat_hump_and_u(stretch, shift, 
     y, members = torch.randn(800, 3, generator=generator), torch.randn(800, 30, 3, generator=generator)
     pit = projected_pit(y, Ensemble(stretch * members + shift / 3**0.5), Location())
     p_value = float(pce_test(pit).p_value[0])
-    assert read(pit.values[:, 0], p_value) == words
+    assert describe_shape(pit.values[:, 0], p_value) == words
     counts = np.histogram(pit.values[:, 0], bins=5, range=(0, 1))[0]
     if words == "over-dispersed":
         assert counts[2] > counts[0] + 50
@@ -160,7 +163,7 @@ def test_trio_exact_too_wide_too_narrow_read_as_flat_hump_and_u(stretch, shift, 
 def test_one_heavy_tail_is_named():
     z = uniform(2000, seed=3)
     z[:150] = 0.99 + 0.01 * z[:150]
-    assert "upper" in read(z, 1e-6) or read(z, 1e-6) == "biased low"
+    assert "upper" in describe_shape(z, 1e-6) or describe_shape(z, 1e-6) == "biased low"
 
 
 # -- refusals
@@ -180,7 +183,7 @@ def test_one_heavy_tail_is_named():
         (lambda: inclusive_levels(1), "at least two"),
         (lambda: pce_null(0), "at least one"),
         (lambda: corrected_pce(torch.rand(1, 1)), "at least two cases"),
-        (lambda: corrected_pce(torch.rand(5, 1), power=3), "powers 1 and 2, not 3"),
+        (lambda: corrected_pce(torch.rand(5, 1), exponent=3), "exponents 1 and 2, not 3"),
         (lambda: pce_interval(torch.rand(5)), r"shape \(N, K\)"),
         (lambda: pce_interval(torch.rand(5, 1), coverage=95), "coverage=95"),
     ],

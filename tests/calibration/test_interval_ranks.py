@@ -228,7 +228,7 @@ def test_the_expected_error_of_one_member_is_a_binomial_mean():
 
 
 def test_power_two_has_an_exact_expected_error():
-    null = pce_null(40, power=2, n_members=4)
+    null = pce_null(40, exponent=2, n_members=4)
     assert null.mean == pytest.approx(null.sample.mean(), rel=0.02)
 
 
@@ -266,7 +266,7 @@ def test_ties_without_their_points_are_tested_by_signs():
     test = pce_test(pit, n_replicates=99)
     assert test.nulls == ("signs",)
     assert test.projection_power.isnan().all()
-    with pytest.raises(ValueError, match=r"depends on the data: .* expected="):
+    with pytest.raises(ValueError, match=r"depends on the data: .* expected_pce="):
         corrected_pce(pit)
 
 
@@ -384,7 +384,7 @@ def test_the_interval_of_several_projections_is_as_wide_as_their_null():
 def test_the_corrected_error_of_power_two_is_unbiased_for_ranks(discrete):
     x = normal(3000 * 25, 4, 1, seed=13)
     x = x.round() if discrete else x
-    estimates = corrected_pce(projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal()).in_sets(3000), power=2)[:, 0]
+    estimates = corrected_pce(projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal()).in_sets(3000), exponent=2)[:, 0]
     assert abs(float(estimates.mean())) < 4 * float(estimates.std()) / 3000**0.5
 
 
@@ -399,9 +399,9 @@ def blocked(n_sets, n_blocks, length, seed, shift=0.0):
 def test_the_corrected_error_of_power_two_is_unbiased_for_blocks():
     x, blocks = blocked(2000, 25, 4, seed=14)
     pit = projected_pit(x[:, :, 0], Ensemble(x[:, :, 1:]), Marginal())
-    estimates = corrected_pce(pit, power=2, blocks=blocks).mean(-1)
+    estimates = corrected_pce(pit, exponent=2, blocks=blocks).mean(-1)
     assert abs(float(estimates.mean())) < 4 * float(estimates.std()) / 2000**0.5
-    plain = corrected_pce(pit, power=2).mean(-1)
+    plain = corrected_pce(pit, exponent=2).mean(-1)
     assert float(plain.mean()) > 4 * float(plain.std()) / 2000**0.5  # blind to the dependence
 
 

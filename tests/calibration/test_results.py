@@ -91,7 +91,7 @@ def test_one_pair_of_ties_in_two_thousand_points_leaves_the_law_known_and_more_d
         assert bool(pit.parts[0].law_is_known) is known
         test = pce_test(pit, n_replicates=9)
         exact = pce_null(200, n_members=9).mean
-        assert (float(test.expected[0]) == exact) is known
+        assert (float(test.projection_expected_pce[0]) == exact) is known
 
 
 def test_weights_and_varying_numbers_of_members_leave_the_law_unknown():

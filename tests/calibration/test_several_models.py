@@ -103,7 +103,7 @@ def test_tests(kind, setting):
         "blocks": {"blocks": BLOCKS},
         "case weights": {"case_weights": uniform(N, seed=7)},
         "ends": {"levels": inclusive_levels(11)},
-        "squares": {"power": 2},
+        "squares": {"exponent": 2},
     }[setting]
     preranks = [Marginal(), Location(), PCA()]
     found = pce_test(projected_pit(y, forecast, preranks, exchangeable=True), n_replicates=39, **given)
@@ -148,9 +148,9 @@ def test_curves_and_errors_of_numbers_and_of_intervals(weighted):
 
 def test_smooth_errors_with_weights_of_their_own():
     z, weights = uniform(*LEAD, N, 3, seed=10), uniform(*LEAD, N, seed=11)
-    found = pce_kde(z, 30.0, n_levels=9, power=2, case_weights=weights)
+    found = pce_kde(z, 30.0, n_levels=9, exponent=2, case_weights=weights)
     for e in EVERY:
-        same(found[e], pce_kde(z[e], 30.0, n_levels=9, power=2, case_weights=weights[e]))
+        same(found[e], pce_kde(z[e], 30.0, n_levels=9, exponent=2, case_weights=weights[e]))
 
 
 @pytest.mark.parametrize("blocks", [None, BLOCKS])
@@ -159,8 +159,8 @@ def test_corrected_errors(blocks):
     z, ranks = uniform(*LEAD, N, 3, seed=12), projected_pit(y, forecast, PRERANKS)
     for e in EVERY:
         for together, alone in ((z, z[e]), (ranks, projected_pit(*one(e), PRERANKS))):
-            same(corrected_pce(together, power=2, blocks=blocks)[e], corrected_pce(alone, power=2, blocks=blocks))
-            same(corrected_pce(together, expected=0.1)[e], corrected_pce(alone, expected=0.1))
+            same(corrected_pce(together, exponent=2, blocks=blocks)[e], corrected_pce(alone, exponent=2, blocks=blocks))
+            same(corrected_pce(together, expected_pce=0.1)[e], corrected_pce(alone, expected_pce=0.1))
         if blocks is None:
             same(corrected_pce(z)[e], corrected_pce(z[e]))
     assert in_quadrature(torch.tensor([0.5, 0.3]), 0.4).tolist() == pytest.approx([0.3, -(0.07**0.5)])

@@ -128,7 +128,7 @@ def test_p_values_bands_and_replicates_are_those_of_the_formulas():
     torch.testing.assert_close(test.replicates[:, 0], errors[1:].mean(-1), rtol=1e-6, atol=0)
     torch.testing.assert_close(test.projection_pce, errors[0], rtol=0, atol=1e-9)
     expected = pce_null(40, n_members=5).mean
-    assert test.expected.tolist() == [expected] * 4
+    assert test.projection_expected_pce.tolist() == [expected] * 4
     mean, largest, pooled = errors.mean(-1) / expected, errors.amax(-1) / expected, curves.mean(-1).abs().mean(1)
 
     def places(values):  # how many are at or above each, and the remainder that breaks ties between the statistics
@@ -188,7 +188,7 @@ def test_unrandomised_ranks_are_measured_from_the_curve_expected_of_them():
     test = pce_test(pit, n_replicates=99)
     assert test.nulls == ("signs",)
     expected = pce_null(40, n_members=4, unrandomised=True).mean
-    assert (test.expected == expected).all()
+    assert (test.projection_expected_pce == expected).all()
     # four projections of 200 data sets: their mean is the expected one
     error = float(test.projection_pce.std()) / 800**0.5
     assert float(test.projection_pce.mean()) == pytest.approx(expected, abs=4 * error)
@@ -198,13 +198,13 @@ def test_unrandomised_ranks_are_measured_from_the_curve_expected_of_them():
 
 def test_a_power_of_two_is_the_mean_squared_deviation():
     pit = ranked(equicorrelated(0.5, 40, 6, 3, seed=6))
-    test = pce_test(pit, n_replicates=39, power=2)
+    test = pce_test(pit, n_replicates=39, exponent=2)
     errors = curves_by_hand(pit, 39).square().mean(1)
     torch.testing.assert_close(test.projection_pce, errors[0], rtol=0, atol=1e-9)
     torch.testing.assert_close(test.replicates[:, 0], errors[1:].mean(-1), rtol=1e-6, atol=0)
-    assert test.expected.tolist() == [pce_null(40, power=2, n_members=5).mean] * 3
+    assert test.projection_expected_pce.tolist() == [pce_null(40, exponent=2, n_members=5).mean] * 3
     x = normal(300 * 40, 6, 3, seed=7)
-    assert rejections(pce_test(ranked(x).in_sets(300), n_replicates=99, power=2).p_value) <= at_most(0.05, 300)
+    assert rejections(pce_test(ranked(x).in_sets(300), n_replicates=99, exponent=2).p_value) <= at_most(0.05, 300)
 
 
 # -- size and power
@@ -278,7 +278,7 @@ def test_one_tied_wrong_target_among_nine_continuous_ones_is_found():
     x[:, :, 0, 0] = rng.poisson(0.285, size=(repetitions, n_cases))
     wrong = pce_test(ranked(torch.from_numpy(x), exchangeable=True), n_replicates=199)
     assert rejections(wrong.p_value) > 0.8 * repetitions
-    assert (wrong.expected[:, 0] < 0.5 * wrong.expected[:, 1]).all()
+    assert (wrong.projection_expected_pce[:, 0] < 0.5 * wrong.projection_expected_pce[:, 1]).all()
     calibrated = pce_test(ranked(right, exchangeable=True), n_replicates=199)
     assert rejections(calibrated.p_value) <= at_most(0.05, repetitions)
 
@@ -290,7 +290,8 @@ def test_the_expected_error_of_tied_ranks_is_that_of_their_spread():
     error = test.projection_pce.std(0) / 400**0.5
     # 1 % for the normal law in place of that of 100 cases
     assert (
-        (test.expected.mean(0) - test.projection_pce.mean(0)).abs() <= 4 * error + 0.01 * test.expected.mean(0)
+        (test.projection_expected_pce.mean(0) - test.projection_pce.mean(0)).abs()
+        <= 4 * error + 0.01 * test.projection_expected_pce.mean(0)
     ).all()
 
 
@@ -403,7 +404,7 @@ def test_blocks_expect_what_dependent_cases_vary_by():
     test = pce_test(ranked(x), n_replicates=99, blocks=blocks)
     null = pce_null(30, n_members=5)
     # means over 300 x 2 projections, two of a data set independent, each with the null's own spread
-    assert float(test.expected.mean()) == pytest.approx(null.mean, rel=0.02)
+    assert float(test.projection_expected_pce.mean()) == pytest.approx(null.mean, rel=0.02)
     assert float(test.projection_pce.mean()) == pytest.approx(null.mean, abs=4 * null.sample.std() / 600**0.5)
 
 

@@ -29,7 +29,7 @@ from prerank import (
 )
 from prerank.calibration import ClosedForm, EmpiricalRank, SmoothRank, centred_levels, chi_square_test, ks_test
 from prerank.calibration import confidence as interval
-from prerank.calibration.histogram_shapes import read, shape
+from prerank.calibration.histogram_shapes import describe_shape, shape
 from prerank.calibration.power import NEARLY_BLIND, projection_power
 from prerank.calibration.projected_pits import ProjectedPIT
 from prerank.calibration.rank_intervals import Intervals
@@ -165,7 +165,7 @@ def test_a_null_is_a_value_and_its_sample_is_drawn_once():
         null.mean = 0.0
     assert null.quantile(0.5) == pytest.approx(float(np.median(null.sample)))
     assert (np.diff(null.sample) >= 0).all()
-    powers = [pce_null(31, power=p).mean for p in (1, 2, 3)]
+    powers = [pce_null(31, exponent=p).mean for p in (1, 2, 3)]
     assert powers[0] > powers[1] > powers[2] > 0
 
 
@@ -177,7 +177,7 @@ def test_errors_of_p_values_are_those_of_their_replicates():
     assert test.p_value_error.tolist() == pytest.approx(
         [(several * (1 - several) / 99) ** 0.5, (single * (1 - single) / 50_000) ** 0.5]
     )
-    assert test.projection_pce.shape == test.expected.shape == test.projection_p_value.shape == (3,)
+    assert test.projection_pce.shape == test.projection_expected_pce.shape == test.projection_p_value.shape == (3,)
     assert test.spread.shape == (100, 3)
     # eight equally probable ranks: those below the level count, the one at the level in part
     whole, part = (8 * centred_levels()).floor(), (8 * centred_levels()) % 1
@@ -246,10 +246,10 @@ def test_scores_of_a_shape_are_standard_normal_under_calibration():
 )
 def test_words_follow_the_shape(pits, words):
     z = (torch.arange(2000).double() + 0.5) / 2000
-    assert words in read(pits(z), 0.001)
-    assert read(pits(z), 0.06) == "flat"
-    as_weights = read(pits(z), 0.001, case_weights=torch.ones(2000))
-    assert as_weights == read(pits(z), 0.001)
+    assert words in describe_shape(pits(z), 0.001)
+    assert describe_shape(pits(z), 0.06) == "flat"
+    as_weights = describe_shape(pits(z), 0.001, case_weights=torch.ones(2000))
+    assert as_weights == describe_shape(pits(z), 0.001)
 
 
 # -- results that are cut and joined
@@ -361,26 +361,26 @@ def test_a_sharp_smooth_joint_cdf_is_the_joint_cdf():
 def test_words_name_bias_and_spread_together():
     z = (torch.arange(3000).double() + 0.5) / 3000
     wide_and_low = torch.where(z < 0.3, 0.1 * z, torch.where(z > 0.5, 0.9 + 0.1 * z, z))
-    assert read(wide_and_low, 0.001) == "biased low, under-dispersed"
+    assert describe_shape(wide_and_low, 0.001) == "biased low, under-dispersed"
 
 
-# -- defaults, powers, weights
+# -- defaults, exponents, weights
 
 
 def test_the_default_seed_of_a_test_is_zero_and_its_power_one():
     x = normal(25, 6, 2, seed=30)
     pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), [Marginal()], exchangeable=True)
-    given = pce_test(pit, n_replicates=19, seed=0, power=1)
+    given = pce_test(pit, n_replicates=19, seed=0, exponent=1)
     assert torch.equal(pce_test(pit, n_replicates=19).replicates, given.replicates)
     assert not torch.equal(pce_test(pit, n_replicates=19, seed=1).replicates, given.replicates)
 
 
-@pytest.mark.parametrize("power", [1, 2, 3.5])
-def test_the_statistic_is_the_mean_error_of_that_power(power):
+@pytest.mark.parametrize("exponent", [1, 2, 3.5])
+def test_the_statistic_is_the_mean_error_of_that_exponent(exponent):
     x = normal(25, 6, 2, seed=31)
     pit = projected_pit(x[:, 0], Ensemble(x[:, 1:]), [Marginal(), Location()], exchangeable=True)
-    test = pce_test(pit, n_replicates=19, power=power)
-    errors = pce(pit, power=power)
+    test = pce_test(pit, n_replicates=19, exponent=exponent)
+    errors = pce(pit, exponent=exponent)
     torch.testing.assert_close(test.projection_pce, errors)
     torch.testing.assert_close(test.statistic, torch.stack([errors[:2].mean(), errors[2]]))
     assert (test.replicates > 0).all()

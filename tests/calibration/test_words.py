@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from prerank.calibration import histogram_shapes as reading
-from prerank.calibration.histogram_shapes import Shape, read, shape
+from prerank.calibration.histogram_shapes import ShapeScores, describe_shape, shape
 from prerank.calibration.rank_intervals import Intervals
 
 ANY = torch.full((5,), 0.5)
@@ -15,59 +15,59 @@ ANY = torch.full((5,), 0.5)
     ("scores", "words"),
     [
         # bias, dispersion, lower tail, upper tail
-        (Shape(2.6, 0.0, 0.0, 0.0), "biased low"),
-        (Shape(-2.6, 0.0, 0.0, 0.0), "biased high"),
-        (Shape(2.5, 0.0, 0.0, 0.0), "no clear shape"),  # a score must exceed 2.5
-        (Shape(-2.5, 0.0, 0.0, 0.0), "no clear shape"),
-        (Shape(0.0, -2.6, 0.0, 0.0), "over-dispersed"),
-        (Shape(0.0, -2.5, 0.0, 0.0), "no clear shape"),
-        (Shape(0.0, 2.6, 2.0, 2.0), "under-dispersed"),
-        (Shape(0.0, 2.5, 2.0, 2.0), "no clear shape"),
+        (ShapeScores(2.6, 0.0, 0.0, 0.0), "biased low"),
+        (ShapeScores(-2.6, 0.0, 0.0, 0.0), "biased high"),
+        (ShapeScores(2.5, 0.0, 0.0, 0.0), "no clear shape"),  # a score must exceed 2.5
+        (ShapeScores(-2.5, 0.0, 0.0, 0.0), "no clear shape"),
+        (ShapeScores(0.0, -2.6, 0.0, 0.0), "over-dispersed"),
+        (ShapeScores(0.0, -2.5, 0.0, 0.0), "no clear shape"),
+        (ShapeScores(0.0, 2.6, 2.0, 2.0), "under-dispersed"),
+        (ShapeScores(0.0, 2.5, 2.0, 2.0), "no clear shape"),
         # a spread below three tenths of the bias is its consequence
-        (Shape(9.0, -2.69, 0.0, 0.0), "biased low"),
-        (Shape(9.0, -2.71, 0.0, 0.0), "biased low, over-dispersed"),
-        (Shape(-9.0, -2.71, 0.0, 0.0), "biased high, over-dispersed"),
-        (Shape(10.0, -3.0, 0.0, 0.0), "biased low"),
-        (Shape(9.0, 2.69, 1.5, 1.5), "biased low"),
-        (Shape(9.0, 2.71, 1.5, 1.5), "biased low, under-dispersed"),
-        (Shape(-9.0, 2.71, 1.5, 1.5), "biased high, under-dispersed"),
-        (Shape(10.0, 3.0, 1.5, 1.5), "biased low"),
+        (ShapeScores(9.0, -2.69, 0.0, 0.0), "biased low"),
+        (ShapeScores(9.0, -2.71, 0.0, 0.0), "biased low, over-dispersed"),
+        (ShapeScores(-9.0, -2.71, 0.0, 0.0), "biased high, over-dispersed"),
+        (ShapeScores(10.0, -3.0, 0.0, 0.0), "biased low"),
+        (ShapeScores(9.0, 2.69, 1.5, 1.5), "biased low"),
+        (ShapeScores(9.0, 2.71, 1.5, 1.5), "biased low, under-dispersed"),
+        (ShapeScores(-9.0, 2.71, 1.5, 1.5), "biased high, under-dispersed"),
+        (ShapeScores(10.0, 3.0, 1.5, 1.5), "biased low"),
         # one tail alone
-        (Shape(0.0, 3.0, 0.9, 2.6), "heavy upper tail"),
-        (Shape(0.0, 3.0, 2.6, 0.9), "heavy lower tail"),
-        (Shape(0.0, 3.0, 0.9, 2.5), "under-dispersed"),
-        (Shape(0.0, 3.0, 1.0, 2.6), "under-dispersed"),
-        (Shape(0.0, 3.0, 1.1, 2.6), "under-dispersed"),
-        (Shape(2.9, 3.0, 0.9, 2.6), "biased low, heavy upper tail"),
-        (Shape(-2.9, 3.0, 2.6, 0.9), "biased high, heavy lower tail"),
-        (Shape(3.1, 3.0, 0.9, 2.6), "biased low, under-dispersed"),
-        (Shape(3.0, 3.0, 0.9, 2.6), "biased low, under-dispersed"),
+        (ShapeScores(0.0, 3.0, 0.9, 2.6), "heavy upper tail"),
+        (ShapeScores(0.0, 3.0, 2.6, 0.9), "heavy lower tail"),
+        (ShapeScores(0.0, 3.0, 0.9, 2.5), "under-dispersed"),
+        (ShapeScores(0.0, 3.0, 1.0, 2.6), "under-dispersed"),
+        (ShapeScores(0.0, 3.0, 1.1, 2.6), "under-dispersed"),
+        (ShapeScores(2.9, 3.0, 0.9, 2.6), "biased low, heavy upper tail"),
+        (ShapeScores(-2.9, 3.0, 2.6, 0.9), "biased high, heavy lower tail"),
+        (ShapeScores(3.1, 3.0, 0.9, 2.6), "biased low, under-dispersed"),
+        (ShapeScores(3.0, 3.0, 0.9, 2.6), "biased low, under-dispersed"),
         # a bias explains a spread to one side: under-dispersed only if both tails are heavy
-        (Shape(3.1, 3.0, -0.5, 2.6), "biased low"),
-        (Shape(3.1, 3.0, 0.0, 2.6), "biased low"),
-        (Shape(3.1, 3.0, 0.5, 2.6), "biased low, under-dispersed"),
-        (Shape(0.0, 3.0, -0.5, 2.4), "under-dispersed"),
+        (ShapeScores(3.1, 3.0, -0.5, 2.6), "biased low"),
+        (ShapeScores(3.1, 3.0, 0.0, 2.6), "biased low"),
+        (ShapeScores(3.1, 3.0, 0.5, 2.6), "biased low, under-dispersed"),
+        (ShapeScores(0.0, 3.0, -0.5, 2.4), "under-dispersed"),
         # tails without a spread
-        (Shape(0.0, 0.0, 2.6, 0.0), "heavy lower tail"),
-        (Shape(0.0, 0.0, 0.0, 2.6), "heavy upper tail"),
-        (Shape(0.0, 0.0, 2.6, 2.7), "heavy upper tail"),
-        (Shape(0.0, 0.0, 2.7, 2.6), "heavy lower tail"),
-        (Shape(0.0, 0.0, 2.5, 0.0), "no clear shape"),
-        (Shape(0.0, 0.0, -9.0, -9.0), "no clear shape"),
+        (ShapeScores(0.0, 0.0, 2.6, 0.0), "heavy lower tail"),
+        (ShapeScores(0.0, 0.0, 0.0, 2.6), "heavy upper tail"),
+        (ShapeScores(0.0, 0.0, 2.6, 2.7), "heavy upper tail"),
+        (ShapeScores(0.0, 0.0, 2.7, 2.6), "heavy lower tail"),
+        (ShapeScores(0.0, 0.0, 2.5, 0.0), "no clear shape"),
+        (ShapeScores(0.0, 0.0, -9.0, -9.0), "no clear shape"),
     ],
     ids=str,
 )
 def test_words_follow_the_scores(scores, words, monkeypatch):
     monkeypatch.setattr(reading, "shape", lambda *_: scores)
-    assert read(ANY, 0.001) == words
+    assert describe_shape(ANY, 0.001) == words
 
 
 def test_words_are_given_where_the_test_rejects_at_its_level(monkeypatch):
-    monkeypatch.setattr(reading, "shape", lambda *_: Shape(9.0, 0.0, 0.0, 0.0))
-    assert read(ANY, 0.05) == "biased low"
-    assert read(ANY, 0.0501) == "flat"
-    assert read(ANY, 0.02, level=0.01) == "flat"
-    assert read(ANY, 0.1, level=0.1) == "biased low"
+    monkeypatch.setattr(reading, "shape", lambda *_: ShapeScores(9.0, 0.0, 0.0, 0.0))
+    assert describe_shape(ANY, 0.05) == "biased low"
+    assert describe_shape(ANY, 0.0501) == "flat"
+    assert describe_shape(ANY, 0.02, level=0.01) == "flat"
+    assert describe_shape(ANY, 0.1, level=0.1) == "biased low"
 
 
 def test_scores_of_known_pits_are_those_of_the_definition():

@@ -99,7 +99,7 @@ SITUATIONS = {
     "groups, missing in one": (with_holes_early, EVERYTHING, {"by": LABELS < 75}),
     "missing in every case": (without_one_member, EVERYTHING[:-1], {}),
     "missing in every case, and blocks": (without_one_member, EVERYTHING, {"blocks": LABELS // 3}),
-    "power two": (drawn, Location(), {"power": 2}),
+    "exponent two": (drawn, Location(), {"exponent": 2}),
 }
 
 

@@ -17,7 +17,7 @@ import torch
 
 import prerank
 from prerank import Custom, Dependency, Location, Marginal, check, check_pits
-from prerank.calibration import read
+from prerank.calibration import describe_shape
 from prerank.diagnosis import grouped, report
 from prerank.diagnosis.explanations import FOR_PRERANK, SHAPES, words_of
 from prerank.diagnosis.report import MOST_BYTES, MOST_GROUPS
@@ -72,7 +72,7 @@ def test_the_numbers_drawn_are_those_of_the_check(too_narrow):
             assert np.array(numbers.get("w", drawn.get("w"))) / 10_000 == pytest.approx(one.half_width, abs=6e-5)
             # densities of ten bins sum to ten, and the PCE is the mean distance of the curve from the diagonal
             assert sum(numbers["h"]) == pytest.approx(1000, abs=6)
-            assert np.abs(one.deviation).mean() == pytest.approx(one.error, abs=1e-9)
+            assert np.abs(one.deviation).mean() == pytest.approx(one.pce, abs=1e-9)
 
 
 def test_verdict_table_and_notes_are_on_the_page(too_narrow):
@@ -176,7 +176,7 @@ def test_every_word_of_a_reading_has_a_meaning():
         1 - tail,
         wave,
     ]
-    words = {word for shape in shapes for word in words_of(read(shape, 0.001))} | {read(z, 0.9)}
+    words = {word for shape in shapes for word in words_of(describe_shape(shape, 0.001))} | {describe_shape(z, 0.9)}
     assert words == set(SHAPES)
     for said in FOR_PRERANK.values():
         assert set(said) == set(SHAPES) - {"flat", "no clear shape"}
@@ -188,7 +188,7 @@ def test_a_shape_looks_like_what_it_is_called():
         assert heights.mean() == pytest.approx(1.0, abs=0.05)
         sample = np.concatenate([np.linspace(k, k + 1, round(200 * height)) / 10 for k, height in enumerate(heights)])
         p_value = 0.9 if word == "flat" else 0.001
-        assert word in words_of(read(torch.tensor(sample), p_value)), word
+        assert word in words_of(describe_shape(torch.tensor(sample), p_value)), word
 
 
 def test_many_groups_are_limited_with_a_sentence_and_stay_below_two_megabytes():

@@ -10,7 +10,7 @@ from prerank.recalibration import Affine, Dressing, Tilt
 from prerank.recalibration.affine import FittedAffine
 from prerank.recalibration.dressing import FittedDressing
 from prerank.recalibration.guard import Verdict
-from prerank.recalibration.persistence import About, read, write
+from prerank.recalibration.persistence import About, read_steps, write
 from prerank.recalibration.recalibrator import _listed_steps
 from prerank.recalibration.tilt import FittedTilt
 
@@ -224,7 +224,7 @@ def test_steps_are_the_same_after_a_file(tmp_path):
     )
     known = {"n_cases": 9, "n_targets": 2, "n_features": 3, "n_folds": 5, "seed": 0, "n_members": 8}
     write(tmp_path / "steps", steps, known)
-    back, about = read(tmp_path / "steps")
+    back, about = read_steps(tmp_path / "steps")
     assert about == About(**known, tied=[0.0, 0.0])
     assert len(back) == len(steps)
     for step, again in zip(steps, back, strict=True):

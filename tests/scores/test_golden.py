@@ -54,12 +54,12 @@ def test_energy_score_of_exact_and_split_pairs_agrees_with_forecastcalibration(g
     agree(energy_score(golden["obs"], golden["ens"], TwoSets()), error - 0.5 * spread * second / first)
 
 
-@pytest.mark.parametrize(("label", "power"), [("p05", 0.5), ("p1", 1.0), ("p2", 2.0)])
-def test_variogram_score_agrees_for_every_power(golden, label, power):
-    plain = variogram_score(golden["obs"], golden["ens"], power, estimator=Paper())
+@pytest.mark.parametrize(("label", "exponent"), [("p05", 0.5), ("p1", 1.0), ("p2", 2.0)])
+def test_variogram_score_agrees_for_every_exponent(golden, label, exponent):
+    plain = variogram_score(golden["obs"], golden["ens"], exponent, estimator=Paper())
     agree(plain, golden[f"sr_vs_nrg_{label}"])
     agree(plain, golden[f"r_vs_{label}"])
-    agree(variogram_score(golden["obs"], golden["ens"], power), golden[f"sr_vs_fair_{label}"])
+    agree(variogram_score(golden["obs"], golden["ens"], exponent), golden[f"sr_vs_fair_{label}"])
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_crps_agrees_with_scoringrules(golden, estimator, theirs):
     agree(crps(y, members, estimator=estimator), sr.crps_ensemble(y, members.swapaxes(1, 2), estimator=theirs))
     per_target = np.broadcast_to(weights[:, None, :], members.swapaxes(1, 2).shape)
     agree(
-        crps(y, members, weights, estimator),
+        crps(y, members, estimator, weights=weights),
         sr.crps_ensemble(y, members.swapaxes(1, 2), ens_w=per_target, estimator=theirs),
     )
 

@@ -133,7 +133,7 @@ def test_the_variogram_score_takes_square_roots_and_equal_pairs_unless_said_othe
     generator = torch.Generator().manual_seed(1)
     y, members = (torch.randn(*size, generator=generator, dtype=torch.float64) for size in ((4, 3), (4, 6, 3)))
     default = variogram_score(y, members)
-    assert torch.equal(default, variogram_score(y, members, power=0.5, pair_weights=torch.ones(3, 3)))
+    assert torch.equal(default, variogram_score(y, members, exponent=0.5, pair_weights=torch.ones(3, 3)))
     assert torch.equal(default, variogram_score(y, members, estimator=Fair()))
     for score in (energy_score, crps):
         assert torch.equal(score(y, members), score(y, members, estimator=Fair()))

@@ -114,9 +114,9 @@ def test_what_the_variogram_score_cannot_use():
     y, members = torch.zeros(2, 3), torch.zeros(2, 4, 3)
     with pytest.raises(ValueError, match=r"D = 1 target.*crps"):
         variogram_score(y[:, :1], members[..., :1])
-    for power in (0.0, -1.0, float("nan")):
+    for exponent in (0.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match="above zero"):
-            variogram_score(y, members, power)
+            variogram_score(y, members, exponent)
     with pytest.raises(ValueError, match=r"D = 3 targets need \(3, 3\)"):
         variogram_score(y, members, pair_weights=torch.ones(2, 2))
     with pytest.raises(ValueError, match="-1 to 1"):

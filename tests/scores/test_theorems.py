@@ -34,7 +34,7 @@ def test_energy_score_of_one_target_is_the_crps(estimator):
 def test_crps_of_weighted_sets_is_the_energy_score_of_each_column():
     t, members, weights = normal(6, 3), normal(6, 9, 3, seed=1), normal(6, 9, seed=2).exp()
     other = Ensemble(normal(6, 4, 3, seed=3), normal(6, 4, seed=4).exp())
-    ours = crps(t, members, weights, TwoSets(other))
+    ours = crps(t, members, TwoSets(other), weights=weights)
     for k in range(3):
         column = TwoSets(Ensemble(other.members[..., k : k + 1], other.weights))
         expected = energy_score(t[:, k : k + 1], members[..., k : k + 1], column, weights=weights)
@@ -151,7 +151,7 @@ def scores_of(y, members, weights, estimator):
     return [
         energy_score(y, members, estimator, weights=weights),
         variogram_score(y, members, estimator=estimator, weights=weights),
-        crps(y, members, weights, estimator),
+        crps(y, members, estimator, weights=weights),
     ]
 
 

@@ -17,14 +17,14 @@ def truth():
     return Bimodal(3).law(table.x), torch.from_numpy(table.y)
 
 
-def test_a_true_forecast_has_no_small_p_value_and_pces_near_their_null_level(truth):
+def test_a_true_forecast_has_no_small_p_value_and_pces_near_their_expected_pce(truth):
     law, y = truth
     records = evaluate(y, law, n_replicates=199)
     errors = records[records.metric == "pce"]
     assert list(errors.prerank) == [item.name for item in paper_preranks(3)]
-    assert (errors.corrected_p_value > 0.01).all()
+    assert (errors.adjusted_p_value > 0.01).all()
     assert (errors.value < 1.1 / 700**0.5).all()  # the mean absolute Brownian bridge exceeds 1.1 once in a thousand
-    assert (errors.null_level - pce_null(700).mean).abs().max() < 0.004
+    assert (errors.expected_pce - pce_null(700).mean).abs().max() < 0.004
 
 
 def test_a_forecast_that_is_too_narrow_is_caught(truth):
@@ -33,7 +33,7 @@ def test_a_forecast_that_is_too_narrow_is_caught(truth):
     records = evaluate(y, narrow, [Marginal(), HDR()], n_replicates=199)
     errors = records[records.metric == "pce"]
     assert (errors.p_value <= 0.01).all()
-    assert (errors.value > 2 * errors.null_level).all()
+    assert (errors.value > 2 * errors.expected_pce).all()
     assert (errors.corrected > 0).all()
 
 

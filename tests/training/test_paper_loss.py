@@ -165,28 +165,28 @@ LINEAR = {
 }
 
 
-def pce_kde(values, power, case_weights=None):
+def pce_kde(values, exponent, case_weights=None):
     """Eq. 7 and 8 at the centres of J cells."""
     shares = [1 / B] * B if case_weights is None else [weight / sum(case_weights) for weight in case_weights]
     total = 0.0
     for j in range(J):
         level = (j + 0.5) / J
         smoothed = sum(share * sigmoid(TAU * (level - z)) for share, z in zip(shares, values, strict=True))
-        total += abs(level - smoothed) ** power
+        total += abs(level - smoothed) ** exponent
     return total / J
 
 
-def regulariser(preranks, problem, power, case_weights=None, kept=None):
+def regulariser(preranks, problem, exponent, case_weights=None, kept=None):
     """The mean over pre-ranks of the mean over their projections."""
     each = []
     for prerank in preranks:
-        errors = [pce_kde(values, power, case_weights) for values in pits(prerank, problem, kept)]
+        errors = [pce_kde(values, exponent, case_weights) for values in pits(prerank, problem, kept)]
         each.append(sum(errors) / len(errors))
     return sum(each) / len(each)
 
 
-def library(preranks, power):
-    return PreRankPenalty(preranks, TAU, J, power, S, SmoothRank(TAU_OF_RANKS))
+def library(preranks, exponent):
+    return PreRankPenalty(preranks, TAU, J, exponent, S, SmoothRank(TAU_OF_RANKS))
 
 
 def tensors(problem):
@@ -204,12 +204,12 @@ def test_the_training_pits_are_those_of_the_paper(prerank, problem):
     assert ours.std(0).min() > 0.05  # and they are not all alike, which would compare nothing
 
 
-@pytest.mark.parametrize("power", [1, 2, 3.5])
+@pytest.mark.parametrize("exponent", [1, 2, 3.5])
 @pytest.mark.parametrize("preranks", [*((item,) for item in ALL), tuple(ALL)], ids=lambda items: str(len(items)))
-def test_the_penalty_is_eq_8_averaged_over_projections_and_preranks(preranks, power, problem):
+def test_the_penalty_is_eq_8_averaged_over_projections_and_preranks(preranks, exponent, problem):
     law, y, noise = tensors(problem)
-    ours = library(preranks, power)(y, law, noise=noise)
-    assert float(ours) == pytest.approx(regulariser(preranks, problem, power), **CLOSE)
+    ours = library(preranks, exponent)(y, law, noise=noise)
+    assert float(ours) == pytest.approx(regulariser(preranks, problem, exponent), **CLOSE)
 
 
 def test_weights_of_cases_enter_the_smoothed_cdf(problem):

@@ -41,7 +41,7 @@ def noise_for(penalty, law, cases, seed=1):
 def test_gradients_reach_weights_means_and_factors_and_are_right(prerank, monkeypatch):
     """gradcheck with fixed noise. Spreads, bandwidths and directions are constants of a step by design (detached), so they
     are computed once and held while the parameters are moved; the allocation of draws is piecewise constant."""
-    penalty = PreRankPenalty(prerank, temperature=10.0, n_levels=10, power=2, n_draws=8, rank=SMOOTH)
+    penalty = PreRankPenalty(prerank, temperature=10.0, n_levels=10, exponent=2, n_draws=8, rank=SMOOTH)
     logits, loc, factor, y = parameters()
     law = GaussianMixture(logits, loc, factor)
     noise = noise_for(penalty, law, 4)
@@ -211,9 +211,9 @@ def test_without_a_seed_or_step_both_are_zero():
 
 def test_settings_are_the_papers_unless_said_otherwise():
     penalty = PreRankPenalty(Location())
-    assert (penalty.temperature, penalty.n_levels, penalty.power, penalty.n_draws) == (100.0, 100, 1, 100)
+    assert (penalty.temperature, penalty.n_levels, penalty.exponent, penalty.n_draws) == (100.0, 100, 1, 100)
     assert (penalty.rank.temperature, penalty.rank.relative) == (100.0, True)
-    smallest = PreRankPenalty(Location(), temperature=1e-3, n_levels=2, power=1, n_draws=2)
+    smallest = PreRankPenalty(Location(), temperature=1e-3, n_levels=2, exponent=1, n_draws=2)
     assert (smallest.n_levels, smallest.n_draws) == (2, 2)
 
 
@@ -282,8 +282,8 @@ def test_what_is_not_a_prerank_or_a_sound_setting_is_refused():
         PreRankPenalty(())
     with pytest.raises(ValueError, match=r"temperature=0"):
         PreRankPenalty(Location(), temperature=0)
-    with pytest.raises(ValueError, match=r"power=0"):
-        PreRankPenalty(Location(), power=0)
+    with pytest.raises(ValueError, match=r"exponent=0"):
+        PreRankPenalty(Location(), exponent=0)
     with pytest.raises(ValueError, match=r"n_levels=1, n_draws=100"):
         PreRankPenalty(Location(), n_levels=1)
 
@@ -358,7 +358,7 @@ def test_a_penalty_is_a_value():
     with pytest.raises(FrozenInstanceError):
         penalty.n_draws = 5
     assert penalty == PreRankPenalty(
-        (Location(),), temperature=100.0, n_levels=100, power=1, n_draws=100, rank=SmoothRank(100.0, relative=True)
+        (Location(),), temperature=100.0, n_levels=100, exponent=1, n_draws=100, rank=SmoothRank(100.0, relative=True)
     )
     assert penalty != PreRankPenalty(Location(), n_draws=99)
     assert len({penalty, PreRankPenalty(Location())}) == 1
@@ -373,15 +373,15 @@ def test_a_penalty_is_a_value():
         ({"temperature": float("nan")}, "temperature=nan"),
         ({"n_levels": 1}, "n_levels=1, n_draws=100: at least two of each"),
         ({"n_draws": 1}, "n_levels=100, n_draws=1: at least two of each"),
-        ({"power": 0.99}, "power=0.99: .*1 or more"),
-        ({"power": float("inf")}, "power=inf"),
-        ({"power": float("nan")}, "power=nan"),
+        ({"exponent": 0.99}, "exponent=0.99: .*1 or more"),
+        ({"exponent": float("inf")}, "exponent=inf"),
+        ({"exponent": float("nan")}, "exponent=nan"),
     ],
 )
 def test_settings_without_a_meaning_are_refused_and_the_smallest_with_one_are_not(setting, message):
     with pytest.raises(ValueError, match=message):
         PreRankPenalty(Location(), **setting)
-    PreRankPenalty(Location(), temperature=1e-3, n_levels=2, power=1, n_draws=2)
+    PreRankPenalty(Location(), temperature=1e-3, n_levels=2, exponent=1, n_draws=2)
 
 
 @pytest.mark.parametrize(("shape", "found"), [((5, 2), "(5, 2)"), ((4, 3), "(4, 3)"), ((2, 5, 2), "(2, 5, 2)")])
@@ -417,7 +417,7 @@ def test_weights_of_cases_may_be_those_of_each_model():
         torch.testing.assert_close(together[e], penalty(y, one, case_weights=weights[e]))
 
 
-@pytest.mark.parametrize("setting", [{}, {"n_levels": 7}, {"temperature": 20.0}, {"power": 2}])
+@pytest.mark.parametrize("setting", [{}, {"n_levels": 7}, {"temperature": 20.0}, {"exponent": 2}])
 def test_the_penalty_is_the_smooth_error_of_its_pits(setting):
     logits, loc, factor, y = parameters(cases=9)
     law = GaussianMixture(logits, loc, factor)

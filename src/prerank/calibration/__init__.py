@@ -2,7 +2,7 @@
 
 from prerank.calibration.adjustment import holm
 from prerank.calibration.confidence import PCEInterval, pce_interval
-from prerank.calibration.histogram_shapes import read
+from prerank.calibration.histogram_shapes import describe_shape
 from prerank.calibration.null import Band, PCENull, corrected_pce, pce_null, reliability_band
 from prerank.calibration.pit import ClosedForm, EmpiricalRank, RandomisedRank, hidden_error, projected_pit
 from prerank.calibration.projected_pits import ProjectedPIT
@@ -32,6 +32,7 @@ __all__ = [
     "centred_levels",
     "chi_square_test",
     "corrected_pce",
+    "describe_shape",
     "hidden_error",
     "holm",
     "inclusive_levels",
@@ -42,7 +43,6 @@ __all__ = [
     "pce_null",
     "pce_test",
     "projected_pit",
-    "read",
     "reliability_band",
     "reliability_curve",
     "smooth_pit",

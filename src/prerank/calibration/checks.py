@@ -19,8 +19,8 @@ __all__ = [
     "checked_case_ids",
     "label_array",
     "refuse_bad_input",
+    "require_exponent",
     "require_how",
-    "require_power",
     "require_whole",
 ]
 
@@ -45,15 +45,15 @@ def refuse_bad_input(y: Tensor, forecast: Forecast, observation_weights: Tensor 
         raise ValueError("observation_weights must be finite and non-negative")
 
 
-def require_power(power: Any) -> float:
-    """The power of a PCE, |level - frequency|^power: positive and finite."""
-    if isinstance(power, bool) or not isinstance(power, numbers.Real):
-        raise TypeError(f"power={power!r}: a positive number, 1 or 2 as a rule")
-    if not (math.isfinite(power) and float(power) > 0):
+def require_exponent(exponent: Any) -> float:
+    """The exponent of a PCE, |level - frequency|^exponent: positive and finite."""
+    if isinstance(exponent, bool) or not isinstance(exponent, numbers.Real):
+        raise TypeError(f"exponent={exponent!r}: a positive number, 1 or 2 as a rule")
+    if not (math.isfinite(exponent) and float(exponent) > 0):
         raise ValueError(
-            f"power={power}: the error |level - frequency|^power needs a positive, finite power; say 1 or 2"
+            f"exponent={exponent}: the error |level - frequency|^exponent needs a positive, finite exponent; say 1 or 2"
         )
-    return power  # type: ignore[return-value]
+    return exponent  # type: ignore[return-value]
 
 
 def require_how(how: Any, ways: tuple[type, ...]) -> None:

@@ -144,7 +144,7 @@ class Accumulated:
         more = more._replace(observations=())
         self.total = more if self.total is None else self.total.joined(more)
 
-    def result(self, power: float) -> tuple[ProjectedPIT, PCETest]:
+    def result(self, exponent: float) -> tuple[ProjectedPIT, PCETest]:
         """The PITs of all observations, and the test."""
         chunking, setting, total = self.chunking, self.chunking.setting, self.total
         assert total is not None
@@ -159,10 +159,10 @@ class Accumulated:
         def picked(columns: slice, part: PreRankPIT, count: int) -> Replicates | None:
             sums = total.picked[part.prerank][: count + 1]
             curves = sums / (1.0 if setting.weighted else float(setting.n_cases))
-            found = statistics(curves, setting.levels, power, spread[0, :, columns])
+            found = statistics(curves, setting.levels, exponent, spread[0, :, columns])
             return Replicates(*(one[:, None] for one in found))
 
-        return pit, assembled(pit, signs, picked, setting, chunking.n_replicates, power, chunking.n_groups)
+        return pit, assembled(pit, signs, picked, setting, chunking.n_replicates, exponent, chunking.n_groups)
 
     def _sample(self, samples: tuple[tuple[Tensor, ProjectedPIT], ...]) -> ProjectedPIT:
         """The sampled cases in the order of all, with as many points as any of them has."""

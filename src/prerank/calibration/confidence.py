@@ -41,7 +41,7 @@ def pce_interval(
     seed: int = 0,
     blocks: Tensor | None = None,
 ) -> PCEInterval:
-    r"""Confidence interval for the PCE (power 1, mean over K projections) that infinitely many cases would show.
+    r"""Confidence interval for the PCE (exponent 1, mean over K projections) that infinitely many cases would show.
 
     PCE is a mean absolute distance, so $|\widehat{PCE} - PCE| \le \frac1J \sum_j |\hat F(\alpha_j) - F(\alpha_j)|$. The
     interval is the estimate plus and minus a quantile of the right-hand side, the larger of its bootstrap quantile

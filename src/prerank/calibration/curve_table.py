@@ -19,7 +19,7 @@ from prerank.calibration.reliability import level_bins
 _MOST_CODES = 4096  # different intervals up to which counting is cheaper than summing
 
 
-class Table(Protocol):
+class CurveTable(Protocol):
     """The points of some projections, ready for summing."""
 
     @property
@@ -163,7 +163,7 @@ def whole(shares: Tensor, digits: int) -> Tensor:
     return (shares * 2.0**digits).round_()
 
 
-def tables_of(points: Intervals, levels: Tensor, untied: Tensor | None = None) -> list[tuple[Tensor, Table]]:
+def tables_of(points: Intervals, levels: Tensor, untied: Tensor | None = None) -> list[tuple[Tensor, CurveTable]]:
     """Tables of points (..., N, P, K), each with the numbers of the projections (columns) that it holds.
 
     `untied` (K,) says which projections have no ties, where that is known.
@@ -179,14 +179,14 @@ def tables_of(points: Intervals, levels: Tensor, untied: Tensor | None = None) -
     if lower.is_floating_point():
         return [(every, Summed(lower, upper, None, levels))]
     units = _units_of_rows(points)
-    found: list[tuple[Tensor, Table]] = []
+    found: list[tuple[Tensor, CurveTable]] = []
     if untied is None:
         untied = (upper - lower == 1).all(0)
     for columns, single in ((every[untied], True), (every[~untied], False)):
         if len(columns) == 0:
             continue
         low, high = (end if len(columns) == n_projections else end[:, columns] for end in (lower, upper))
-        table: Table | None = _rank_table(low, high, units, levels, single)
+        table: CurveTable | None = _rank_table(low, high, units, levels, single)
         if table is None:
             unit = levels.new_full((1, 1), units) if isinstance(units, int) else units[:, None].to(levels)
             table = Summed(low, high, unit.expand(len(low), 1), levels)
@@ -194,9 +194,9 @@ def tables_of(points: Intervals, levels: Tensor, untied: Tensor | None = None) -
     return found
 
 
-def merged(tables: list[tuple[Tensor, Table]]) -> list[tuple[Tensor, Table]]:
+def merged(tables: list[tuple[Tensor, CurveTable]]) -> list[tuple[Tensor, CurveTable]]:
     """The same tables with those in one that count by the same numbers: fewer, larger operations."""
-    kept: list[tuple[Tensor, Table]] = []
+    kept: list[tuple[Tensor, CurveTable]] = []
     alike: list[list[tuple[Tensor, Coded]]] = []
     for columns, table in tables:
         if not isinstance(table, Coded):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from prerank._chunks import at_once
 from prerank._parallel import in_threads
-from prerank.calibration.curve_table import Table, merged, tables_of
+from prerank.calibration.curve_table import CurveTable, merged, tables_of
 from prerank.calibration.null import rank_spread
 from prerank.calibration.projected_pits import PreRankPIT, ProjectedPIT
 from prerank.calibration.rank_intervals import Intervals
@@ -29,14 +29,14 @@ class Replicates(NamedTuple):
     maximum: Tensor
 
 
-class Points(NamedTuple):
+class PointTables(NamedTuple):
     """The points of all cases, or of a chunk of them, ready for replicates.
 
     `tables` hold the projections (columns); row s N P + i P + p is point p of case i of set s. `weights` (N,) are the
     cases' shares; without them cases count equally.
     """
 
-    tables: list[tuple[Tensor, Table]]
+    tables: list[tuple[Tensor, CurveTable]]
     n_sets: int
     n_cases: int
     n_points: int
@@ -59,7 +59,7 @@ class Points(NamedTuple):
         self,
         rows: Callable[[int, int], Tensor],
         n_replicates: int,
-        power: float,
+        exponent: float,
         spread: Tensor,
         centre: Tensor | None = None,
     ) -> Replicates:
@@ -73,7 +73,7 @@ class Points(NamedTuple):
 
         def write(part: slice, columns: Tensor, sums: Tensor) -> None:
             own = None if centre is None else centre[..., columns]
-            found = statistics(sums / self.total, self.levels, power, spread[..., columns], own)
+            found = statistics(sums / self.total, self.levels, exponent, spread[..., columns], own)
             errors[part, :, columns], maxima[part, :, columns] = found
 
         self._each(rows, n_replicates, write)
@@ -120,16 +120,18 @@ class Points(NamedTuple):
 
 
 def statistics(
-    curve: Tensor, levels: Tensor, power: float, spread: Tensor, centre: Tensor | None = None
+    curve: Tensor, levels: Tensor, exponent: float, spread: Tensor, centre: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """PCE and largest standardised deviation of curves (..., J, K) from the diagonal, or from `centre`: (..., K) each."""
     inside = ((levels > 0) & (levels < 1))[:, None] & (spread > 1e-12)
     deviation = (curve - (levels[:, None] if centre is None else centre)).abs_()
-    error = (deviation if power == 1 else deviation.pow(power)).mean(-2)
+    error = (deviation if exponent == 1 else deviation.pow(exponent)).mean(-2)
     return error, (deviation / torch.where(inside, spread, 1.0) * inside).amax(-2)
 
 
-def points_of(pit: ProjectedPIT, levels: Tensor, shares: Tensor | None = None, observed_only: bool = False) -> Points:
+def points_of(
+    pit: ProjectedPIT, levels: Tensor, shares: Tensor | None = None, observed_only: bool = False
+) -> PointTables:
     """All points of a result, or its observations alone where it kept no others, ready for replicates.
 
     `shares` (N,) are weights of the cases that sum to one over all of them.
@@ -149,7 +151,7 @@ def points_of(pit: ProjectedPIT, levels: Tensor, shares: Tensor | None = None, o
     pick = None
     if pit.pick is not None and not alone:
         pick = pit.pick.double().expand(*pit.lead, pit.n_cases, n_points).reshape(n_sets, pit.n_cases, n_points)
-    return Points(tables, n_sets, pit.n_cases, n_points, start, levels, pick, shares)
+    return PointTables(tables, n_sets, pit.n_cases, n_points, start, levels, pick, shares)
 
 
 def known_spread(pit: ProjectedPIT, levels: Tensor) -> Tensor:
@@ -157,7 +159,7 @@ def known_spread(pit: ProjectedPIT, levels: Tensor) -> Tensor:
     return torch.stack([rank_spread(levels, part.n_members) for part in pit.parts for _ in part.names], 1)
 
 
-def picked_rows(points: Points, keys: Tensor) -> Callable[[int, int], Tensor]:
+def picked_rows(points: PointTables, keys: Tensor) -> Callable[[int, int], Tensor]:
     """The rows of the points that replicates pick, by the keys of the cases (N,)."""
     first = points.first_rows()
     cumulative = None if points.pick is None else points.pick.cumsum(-1)
@@ -175,7 +177,13 @@ def picked_rows(points: Points, keys: Tensor) -> Callable[[int, int], Tensor]:
 
 
 def picked_replicates(
-    pit: ProjectedPIT, levels: Tensor, shares: Tensor | None, spread: Tensor, n_replicates: int, power: float, seed: int
+    pit: ProjectedPIT,
+    levels: Tensor,
+    shares: Tensor | None,
+    spread: Tensor,
+    n_replicates: int,
+    exponent: float,
+    seed: int,
 ) -> Replicates | None:
     """Statistics of the data (row 0) and of data sets in which other points play the observations, (B + 1, S, K).
 
@@ -185,7 +193,7 @@ def picked_replicates(
     part, points = pit.parts[0], points_of(pit, levels, shares)
     rows = picked_rows(points, case_keys(seed, pit.case_ids, "exchange"))
     first = points.first_rows()
-    observed = points.replicates(lambda start, stop: first[None], 1, power, spread)
+    observed = points.replicates(lambda start, stop: first[None], 1, exponent, spread)
     if part.points is None:
         if not bool(part.law_is_known.all()):
             return None
@@ -198,11 +206,11 @@ def picked_replicates(
             chosen = (bits_of_steps(keys, start, stop) * n_codes) >> 31
             return chosen.T[:, None, :].expand(-1, points.n_sets, -1)
 
-    null = points.replicates(rows, n_replicates, power, spread)
+    null = points.replicates(rows, n_replicates, exponent, spread)
     return Replicates(*(torch.cat(both) for both in zip(observed, null, strict=True)))
 
 
-def _possible_ranks(part: PreRankPIT, levels: Tensor) -> tuple[Table, int]:
+def _possible_ranks(part: PreRankPIT, levels: Tensor) -> tuple[CurveTable, int]:
     """All PITs that a calibrated observation has with equal probability, one row each, and how many there are."""
     steps = (1 << 18) if part.n_members is None else part.n_members + 1
     place = torch.arange(steps, device=levels.device)[:, None]

@@ -10,7 +10,7 @@ from prerank.calibration.rank_intervals import Intervals
 _TAIL = 0.05
 
 
-class Shape(NamedTuple):
+class ShapeScores(NamedTuple):
     """Standard scores (standard normal under calibration) of the PITs' mean, spread, and the two outer twentieths."""
 
     bias: float
@@ -19,7 +19,7 @@ class Shape(NamedTuple):
     upper_tail: float
 
 
-def shape(pit: Tensor | Intervals, case_weights: Tensor | None = None, points: Intervals | None = None) -> Shape:
+def shape(pit: Tensor | Intervals, case_weights: Tensor | None = None, points: Intervals | None = None) -> ShapeScores:
     """How PITs (N,) depart from uniform: scores of their mean, their spread, and their mass in the outer twentieths.
 
     Of ranks, which are intervals, the mean over each is taken; `points` (n, P), the intervals of all points that could
@@ -34,7 +34,7 @@ def shape(pit: Tensor | Intervals, case_weights: Tensor | None = None, points: I
         variance = _features(points).square().mean((0, 1))
     root = 1.0 / weights.square().sum().sqrt()  # sqrt(N) for equal weights
     scores = (weights[:, None] * seen).sum(0) * root / torch.where(variance > 1e-12, variance, 1.0).sqrt()
-    return Shape(*scores.tolist())
+    return ShapeScores(*scores.tolist())
 
 
 def _features(intervals: Intervals) -> Tensor:
@@ -57,7 +57,7 @@ def _share_below(lower: Tensor, width: Tensor, level: float) -> Tensor:
     return ((level - lower) / width).clamp(0.0, 1.0)
 
 
-def read(
+def describe_shape(
     pit: Tensor | Intervals,
     p_value: float,
     level: float = 0.05,
@@ -70,7 +70,7 @@ def read(
     largest standard scores; where the test does not reject (`p_value` > `level`) the answer is "flat".
 
     >>> z = torch.linspace(0.0005, 0.9995, 1000)
-    >>> read(z, 0.9), read(z**2, 0.001), read(0.5 + 0.3 * (z - 0.5), 0.001)
+    >>> describe_shape(z, 0.9), describe_shape(z**2, 0.001), describe_shape(0.5 + 0.3 * (z - 0.5), 0.001)
     ('flat', 'biased high', 'over-dispersed')
     """
     if p_value > level:

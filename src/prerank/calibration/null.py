@@ -13,7 +13,7 @@ from torch import Tensor
 from prerank._chunks import chunks
 from prerank._parallel import single_threaded
 from prerank.arrays.conversion import accepts_arrays
-from prerank.calibration.checks import require_power
+from prerank.calibration.checks import require_exponent
 from prerank.calibration.curve_table import numbers_of_ranks
 from prerank.calibration.projected_pits import ProjectedPIT
 from prerank.calibration.rank_intervals import curve_sums, steps
@@ -66,7 +66,7 @@ def null_cells(levels: np.ndarray, n_members: int | None, unrandomised: bool) ->
 def pce_null(
     n_cases: int,
     n_levels: int = 100,
-    power: float = 1,
+    exponent: float = 1,
     levels: Tensor | None = None,
     n_members: int | None = None,
     unrandomised: bool = False,
@@ -76,7 +76,7 @@ def pce_null(
     `n_members` is for ranks among M members without ties, which come closer to the diagonal than continuous PITs; with
     `unrandomised=True` they are those of `EmpiricalRank`, whose PCE does not vanish however many the cases. The sample
     has 50,000 replicates, is drawn from the multinomial law of the counts (so it costs the same for any N) and
-    is cached. The mean is exact for power 2, and for power 1 except for ranks as intervals (0.3 % there).
+    is cached. The mean is exact for exponent 2, and for exponent 1 except for ranks as intervals (0.3 % there).
 
     >>> null = pce_null(256)
     >>> round(null.mean, 4), round(null.quantile(0.95), 3), round(pce_null(256, n_members=2).mean, 3)
@@ -87,27 +87,27 @@ def pce_null(
     if n_members is not None and n_members < 1:
         raise ValueError(f"n_members={n_members}: at least one member is needed, or None for continuous PITs")
     grid = centred_levels(n_levels) if levels is None else levels
-    return _pce_null(n_cases, tuple(grid.tolist()), float(require_power(power)), n_members, unrandomised)
+    return _pce_null(n_cases, tuple(grid.tolist()), float(require_exponent(exponent)), n_members, unrandomised)
 
 
 @lru_cache(maxsize=64)
 def _pce_null(
-    n_cases: int, levels: tuple[float, ...], power: float, n_members: int | None, unrandomised: bool
+    n_cases: int, levels: tuple[float, ...], exponent: float, n_members: int | None, unrandomised: bool
 ) -> PCENull:
     def draw() -> np.ndarray:
         curves = null_curves(n_cases, levels, n_members, unrandomised)
         total = np.zeros(len(curves))
         for j, level in enumerate(levels):  # level by level, so that nothing of size (B, J) is made twice
-            total += np.abs(curves[:, j] - level) ** power
+            total += np.abs(curves[:, j] - level) ** exponent
         return np.sort(total / len(levels))
 
     grid = np.array(levels)
     probability, adds = null_cells(grid, n_members, unrandomised)
     expected = np.minimum(probability @ adds, 1.0)
-    if power == 2:
+    if exponent == 2:
         variance = probability @ adds**2 - expected**2
         return PCENull(float(((expected - grid) ** 2 + variance / n_cases).mean()), draw)
-    if power == 1 and (n_members is None or unrandomised):
+    if exponent == 1 and (n_members is None or unrandomised):
         return PCENull(float(_mean_absolute_deviation(n_cases, grid, expected).mean()), draw)
     sample = draw()
     return PCENull(float(sample.mean()), lambda: sample)
@@ -233,53 +233,55 @@ def _band_of_ranks(n_cases: int, coverage: float, grid: Tensor, curves: np.ndarr
 
 
 @single_threaded()
-@accepts_arrays("pit", "levels", "expected", "blocks")
+@accepts_arrays("pit", "levels", "expected_pce", "blocks")
 def corrected_pce(
     pit: ProjectedPIT | Tensor,
     n_levels: int = 100,
-    power: float = 1,
+    exponent: float = 1,
     levels: Tensor | None = None,
-    expected: Tensor | float | None = None,
+    expected_pce: Tensor | float | None = None,
     blocks: Tensor | None = None,
 ) -> Tensor:
     r"""PCE without the part that a finite sample adds: (..., N, K) -> (..., K), negative where noise alone would do.
 
-    For power 2 the sample variance of the curve at each level is subtracted: exactly unbiased for independent cases;
-    with `blocks` (N,) of dependent cases the variance is that between blocks. For power 1 the PCE expected under
+    For exponent 2 the sample variance of the curve at each level is subtracted: exactly unbiased for independent cases;
+    with `blocks` (N,) of dependent cases the variance is that between blocks. For exponent 1 the PCE expected under
     calibration is subtracted in quadrature and the sign kept, $\mathrm{sign}(x)\sqrt{|x|}$ with
     $x = \mathrm{PCE}^2 - E_0[\mathrm{PCE}]^2$: near zero for a calibrated forecast, nearly no change for a large PCE.
-    `expected` (K,) is that expectation where it is not known from N and M: where ranks tie, carry weights, or cases are
+    `expected_pce` (K,) is that expectation where it is not known from N and M: where ranks tie, carry weights, or cases are
     dependent, it is what `pce_test` gives.
     """
     n_cases = pit.n_cases if isinstance(pit, ProjectedPIT) else pit.shape[-2]
     if n_cases < 2:
         raise ValueError("a corrected PCE needs at least two cases")
-    if power == 2:
+    if exponent == 2:
         curve = reliability_curve(pit, n_levels, levels)
         return ((curve.levels[:, None] - curve.frequency).square() - _noise(pit, curve.levels, blocks)).mean(-2)
-    if power != 1:
-        raise ValueError(f"a corrected PCE is defined for powers 1 and 2, not {power}")
-    if expected is None:
+    if exponent != 1:
+        raise ValueError(f"a corrected PCE is defined for exponents 1 and 2, not {exponent}")
+    if expected_pce is None:
         if blocks is not None:
-            raise ValueError("the PCE expected of dependent cases is not known: pass expected=pce_test(...).expected")
-        expected = _expected(pit, n_cases, n_levels, levels)
-    return in_quadrature(pce(pit, n_levels, 1, levels), expected)
+            raise ValueError(
+                "the PCE expected of dependent cases is not known: pass expected_pce=pce_test(...).projection_expected_pce"
+            )
+        expected_pce = _expected_pce(pit, n_cases, n_levels, levels)
+    return in_quadrature(pce(pit, n_levels, 1, levels), expected_pce)
 
 
-def in_quadrature(error: Tensor, expected: Tensor | float) -> Tensor:
-    """sign(x) sqrt(|x|) with x = error² - expected²."""
-    excess = error.square() - expected**2
+def in_quadrature(error: Tensor, expected_pce: Tensor | float) -> Tensor:
+    """sign(x) sqrt(|x|) with x = error² - expected_pce²."""
+    excess = error.square() - expected_pce**2
     return excess.sign() * excess.abs().sqrt()
 
 
-def _expected(pit: ProjectedPIT | Tensor, n_cases: int, n_levels: int, levels: Tensor | None) -> Tensor | float:
+def _expected_pce(pit: ProjectedPIT | Tensor, n_cases: int, n_levels: int, levels: Tensor | None) -> Tensor | float:
     """PCE expected of each projection under calibration, where it depends on N and M alone."""
     if not isinstance(pit, ProjectedPIT):
         return pce_null(n_cases, n_levels, 1, levels).mean
     if pit.pick is not None or not all(bool(part.law_is_known.all()) for part in pit.parts):
         raise ValueError(
             "the PCE expected of tied or weighted ranks depends on the data: compute the PITs with "
-            "projected_pit(..., exchangeable=True) and pass expected=pce_test(...).expected"
+            "projected_pit(..., exchangeable=True) and pass expected_pce=pce_test(...).projection_expected_pce"
         )
     means = [
         pce_null(n_cases, n_levels, 1, levels, part.n_members, part.unrandomised).mean

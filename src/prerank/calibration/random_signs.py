@@ -303,7 +303,7 @@ class SignTest(NamedTuple):
         pits = at_levels(self.sums, self.spread.shape[-1]).mean(-1) / self.total
         return (pits - pits.mean(1, keepdim=True)).square().sum(1) * setting.n_effective
 
-    def statistics(self, n_replicates: int, power: float) -> SignReplicates:
+    def statistics(self, n_replicates: int, exponent: float) -> SignReplicates:
         """Those of the data, in row 0, and of `n_replicates` sets of signs."""
         spread = self.spread
         n_sets, n_projections = len(spread), spread.shape[-1]
@@ -314,7 +314,7 @@ class SignTest(NamedTuple):
         standardise = (inside / torch.where(inside, spread, 1.0)).mT  # (S, K, J)
 
         def pce_of(curves: Tensor) -> Tensor:
-            return curves.abs().pow(power).mean(-1)
+            return curves.abs().pow(exponent).mean(-1)
 
         # levels last in memory, so that sums over them do not depend on how many projections there are
         data = standardise.new_empty(standardise.shape)
@@ -342,7 +342,7 @@ class SignTest(NamedTuple):
                 curves.abs_()  # (s, k, B, J)
                 cells = (rows, piece.sets, own)
                 maxima[cells] = (curves * standardise[piece.sets][:, own, None]).amax(-1).movedim(-1, 0)
-                errors[cells] = (curves if power == 1 else curves.pow_(power)).mean(-1).movedim(-1, 0)
+                errors[cells] = (curves if exponent == 1 else curves.pow_(exponent)).mean(-1).movedim(-1, 0)
 
             def write_pooled(name: str, rows: slice = rows, signs: Tensor = signs) -> None:
                 mean = offset[self.several[name]].mean(0)

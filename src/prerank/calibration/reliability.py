@@ -8,7 +8,7 @@ from torch import Tensor
 from prerank._kernels import SMOOTH_PCE, kernel_for
 from prerank._parallel import single_threaded
 from prerank.arrays.conversion import accepts_arrays
-from prerank.calibration.checks import require_power
+from prerank.calibration.checks import require_exponent
 from prerank.calibration.projected_pits import ProjectedPIT
 from prerank.calibration.rank_intervals import add_at, curve_sums
 
@@ -133,7 +133,7 @@ def _curve_in_chunks(pit: ProjectedPIT, levels: Tensor, case_weights: Tensor | N
 def pce(
     pit: ProjectedPIT | Tensor,
     n_levels: int = 100,
-    power: float = 1,
+    exponent: float = 1,
     levels: Tensor | None = None,
     case_weights: Tensor | None = None,
 ) -> Tensor:
@@ -147,7 +147,7 @@ def pce(
     tensor([0.2500])
     """
     curve = reliability_curve(pit, n_levels, levels, case_weights)
-    return (curve.levels[:, None] - curve.frequency).abs().pow(require_power(power)).mean(-2)
+    return (curve.levels[:, None] - curve.frequency).abs().pow(require_exponent(exponent)).mean(-2)
 
 
 @single_threaded()
@@ -156,7 +156,7 @@ def pce_kde(
     pit: Tensor,
     temperature: float = 100.0,
     n_levels: int = 100,
-    power: float = 1,
+    exponent: float = 1,
     levels: Tensor | None = None,
     case_weights: Tensor | None = None,
 ) -> Tensor:
@@ -171,9 +171,9 @@ def pce_kde(
     """
     levels = (centred_levels(n_levels) if levels is None else levels).to(pit)
     if fused := kernel_for(SMOOTH_PCE, pit, levels, fixed=(levels, case_weights)):
-        return fused(pit, case_weights, levels, temperature, power)
+        return fused(pit, case_weights, levels, temperature, exponent)
     distance = (levels - _smooth_cdf(pit, case_weights, levels, temperature)).abs()
-    return (distance if power == 1 else distance.pow(power)).mean(-1)
+    return (distance if exponent == 1 else distance.pow(exponent)).mean(-1)
 
 
 def _smooth_cdf(pit: Tensor, case_weights: Tensor | None, levels: Tensor, temperature: float) -> Tensor:

@@ -36,7 +36,7 @@ class RowTest:
     maximum_p_value: Tensor
     band_width: Tensor
     errors: Tensor
-    expected: Tensor
+    expected_pce: Tensor
     projection_p_value: Tensor
     attainable: Tensor
     replicates: Tensor
@@ -53,7 +53,7 @@ def row_of(
     setting: Setting,
     weighted: bool,
     n_replicates: int,
-    power: float,
+    exponent: float,
 ) -> RowTest:
     """The test of one pre-rank by the best null distribution there is; `by_signs` has those of all projections.
 
@@ -64,7 +64,7 @@ def row_of(
     found = Replicates(by_signs.pce[..., columns], by_signs.maximum[..., columns])
     if setting.n_blocks is None and (len(part.names) == 1 or setting.is_small(FEWEST_SIGNS)):
         if known:
-            return _exact(part, found, setting, n_replicates, power)
+            return _exact(part, found, setting, n_replicates, exponent)
         replicates = picked(columns, part, n_replicates)
         if replicates is not None:
             return _by_points(replicates, found)
@@ -75,19 +75,19 @@ def row_of(
         )
     calibrated = None
     if known or not signs.is_guess[..., columns].any():
-        calibrated = _expected(part, signs.spread[..., columns], setting, power, known)
+        calibrated = _expected(part, signs.spread[..., columns], setting, exponent, known)
     own = None
     if known and setting.n_blocks is None:
-        own = _share_above(_law(part, setting, power).sample, found.pce[0])
+        own = _share_above(_law(part, setting, exponent).sample, found.pce[0])
     return _by_signs(found, by_signs.pooled.get(part.prerank), calibrated, own, setting, signs.n_told)
 
 
-def _exact(part: PreRankPIT, found: Replicates, setting: Setting, n_replicates: int, power: float) -> RowTest:
+def _exact(part: PreRankPIT, found: Replicates, setting: Setting, n_replicates: int, exponent: float) -> RowTest:
     """Each projection by the law of its PCE, which depends on N and M alone; several with Bonferroni's factor."""
-    levels, law = setting.levels.cpu(), _law(part, setting, power)
+    levels, law = setting.levels.cpu(), _law(part, setting, exponent)
     largest = maximum_null(setting.n_cases, levels, part.n_members, part.unrandomised)
     _, curves = null_cells(levels.numpy(), part.n_members, part.unrandomised)
-    worst = (np.abs(curves - levels.numpy()) ** power).mean(1).max()
+    worst = (np.abs(curves - levels.numpy()) ** exponent).mean(1).max()
 
     errors, maxima = found.pce[0], found.maximum[0]
     n_sets, count = errors.shape
@@ -102,7 +102,7 @@ def _exact(part: PreRankPIT, found: Replicates, setting: Setting, n_replicates: 
         strength=_with_own(found, len(found.pce) * p_values).amin(-1),
         band_width=errors.new_full((n_sets,), band),
         errors=errors,
-        expected=torch.full_like(errors, law.mean),
+        expected_pce=torch.full_like(errors, law.mean),
         attainable=errors.new_full((n_sets,), min(1.0, count * float(law.p_value(worst)))),
         replicates=replicates,
         null="exact",
@@ -120,7 +120,7 @@ def _by_points(found: Replicates, by_signs: Replicates) -> RowTest:
         strength=_with_own(by_signs, _resolved(found.pce)[0]).amin(-1),
         band_width=_quantile(found.maximum[1:], 0.05 / count).amax(-1),
         errors=found.pce[0],
-        expected=found.pce[1:].mean(0),
+        expected_pce=found.pce[1:].mean(0),
         attainable=(count * p_values.amin((0, 2))).clamp_max(1.0),
         replicates=found.pce[1:].sort(0).values.mean(-1),
         null="points",
@@ -185,7 +185,7 @@ def _by_signs(
         band_width=_quantile(found.maximum[1:].amax(-1), 0.05),
         errors=found.pce[0],
         # dependent cases vary more, or less, than independent ones
-        expected=of_signs if calibrated is None or setting.n_blocks is not None else calibrated.expand_as(of_signs),
+        expected_pce=of_signs if calibrated is None or setting.n_blocks is not None else calibrated.expand_as(of_signs),
         projection_p_value=holm(single) if setting.is_small(FEWEST_STEPS) else step_down(strengths, single),
         attainable=p_values.amin(0).clamp_min(2.0 ** (1 - n_units)),  # every set of signs, and its opposite
         replicates=found.pce[1:].mean(-1),
@@ -194,23 +194,23 @@ def _by_signs(
     )
 
 
-def _law(part: PreRankPIT, setting: Setting, power: float) -> PCENull:
+def _law(part: PreRankPIT, setting: Setting, exponent: float) -> PCENull:
     """The law of a calibrated projection's PCE."""
     levels = setting.levels.cpu()
     return pce_null(
-        setting.n_cases, levels=levels, power=power, n_members=part.n_members, unrandomised=part.unrandomised
+        setting.n_cases, levels=levels, exponent=exponent, n_members=part.n_members, unrandomised=part.unrandomised
     )
 
 
-def _expected(part: PreRankPIT, spread: Tensor, setting: Setting, power: float, known: bool) -> Tensor:
+def _expected(part: PreRankPIT, spread: Tensor, setting: Setting, exponent: float, known: bool) -> Tensor:
     """The PCE expected of each calibrated projection if cases are independent, (S, k).
 
     Of N and M where these are all; otherwise that of a normal curve with the standard deviation that ties and weights leave.
     """
     if known:
-        return torch.full_like(spread[:, 0], _law(part, setting, power).mean)
-    moment = 2 ** (power / 2) * math.gamma((power + 1) / 2) / math.sqrt(math.pi)  # E|x|^p of a normal x
-    return moment * spread.pow(power).mean(-2)
+        return torch.full_like(spread[:, 0], _law(part, setting, exponent).mean)
+    moment = 2 ** (exponent / 2) * math.gamma((exponent + 1) / 2) / math.sqrt(math.pi)  # E|x|^p of a normal x
+    return moment * spread.pow(exponent).mean(-2)
 
 
 def step_down(strengths: Tensor, p_values: Tensor) -> Tensor:

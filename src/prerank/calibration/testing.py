@@ -13,7 +13,7 @@ from torch import Tensor
 from prerank._parallel import single_threaded
 from prerank.arrays.conversion import accepts_arrays
 from prerank.calibration.adjustment import holm
-from prerank.calibration.checks import require_power, require_whole
+from prerank.calibration.checks import require_exponent, require_whole
 from prerank.calibration.exchange import Replicates, picked_replicates
 from prerank.calibration.null import REPLICATES
 from prerank.calibration.power import projection_power
@@ -36,8 +36,8 @@ class PCETest(NamedTuple):
     and `band_width` the half-width of the 95 % consistency band of those curves, in units of `spread` (..., J, K), their
     standard deviation under calibration.
 
-    Of each projection, (..., K): `projection_pce`, its `expected` value under calibration, `projection_p_value` (adjusted
-    for the projections of its pre-rank), and `projection_power`, the power that a 5 % test of it would have at this N
+    Of each projection, (..., K): `projection_pce`, `projection_expected_pce`, `projection_p_value` (adjusted for the
+    projections of its pre-rank), and `projection_power`, the power that a 5 % test of it would have at this N
     against observations picked with a probability linear in their rank, from 0.5 to 1.5 (NaN where it is not known).
     `attainable` (...) is the smallest adjusted p-value that these data and replicates could have given, and `replicates`
     (B, ..., G) are mean PCEs under calibration. `nulls` says for each pre-rank where its null distribution comes from:
@@ -55,7 +55,7 @@ class PCETest(NamedTuple):
     band_width: Tensor
     spread: Tensor
     projection_pce: Tensor
-    expected: Tensor
+    projection_expected_pce: Tensor
     projection_p_value: Tensor
     projection_power: Tensor
     attainable: Tensor
@@ -68,7 +68,7 @@ class PCETest(NamedTuple):
 def pce_test(
     pit: ProjectedPIT | Tensor,
     n_levels: int = 100,
-    power: float = 1,
+    exponent: float = 1,
     levels: Tensor | None = None,
     n_replicates: int = 999,
     seed: int = 0,
@@ -95,7 +95,7 @@ def pce_test(
     """
     if isinstance(pit, Tensor):
         pit = ProjectedPIT.of_values(pit)
-    power = require_power(power)
+    exponent = require_exponent(exponent)
     n_replicates, seed = require_whole(n_replicates, "n_replicates"), require_whole(seed, "seed", at_least=None)
     pce(pit, case_weights=case_weights)  # refuses what is not a PIT or a weight
     shares = None
@@ -110,9 +110,9 @@ def pce_test(
     signs = signs_of(pit, sums, setting, calibrated_spread(pit, setting, shares))
 
     def picked(columns: slice, part: PreRankPIT, count: int) -> Replicates | None:
-        return picked_replicates(pit.of(part.prerank), grid, shares, signs.spread[..., columns], count, power, seed)
+        return picked_replicates(pit.of(part.prerank), grid, shares, signs.spread[..., columns], count, exponent, seed)
 
-    return assembled(pit, signs, picked, setting, n_replicates, power, n_groups)
+    return assembled(pit, signs, picked, setting, n_replicates, exponent, n_groups)
 
 
 def _numbered(blocks: Tensor, pit: ProjectedPIT) -> Tensor:
@@ -128,7 +128,7 @@ def assembled(
     picked: Picked,
     setting: Setting,
     n_replicates: int,
-    power: float,
+    exponent: float,
     n_groups: int,
 ) -> PCETest:
     """The test, from sums by signs and a function that picks points."""
@@ -139,9 +139,9 @@ def assembled(
     single = single and (pit.parts[0].points is not None or bool(pit.parts[0].law_is_known.all()))
 
     def rows(count: int) -> list[RowTest]:
-        by_signs = signs.statistics(0 if single else count, power)
+        by_signs = signs.statistics(0 if single else count, exponent)
         return [
-            row_of(part, slice(end - len(part.names), end), signs, by_signs, picked, setting, weighted, count, power)
+            row_of(part, slice(end - len(part.names), end), signs, by_signs, picked, setting, weighted, count, exponent)
             for part, end in zip(pit.parts, ends, strict=True)
         ]
 
@@ -187,14 +187,14 @@ def _together(rows: list[RowTest], setting: Setting) -> dict[str, Tensor]:
         adjusted, attainable = step_down(strengths, p_value), attainable.clamp_min(1.0 / len(strengths))
     return {
         "statistic": stacked(row.errors.mean(-1) for row in rows),
-        "expected_pce": stacked(row.expected.mean(-1) for row in rows),
+        "expected_pce": stacked(row.expected_pce.mean(-1) for row in rows),
         "p_value": p_value,
         "adjusted_p_value": adjusted,
         "p_value_error": stacked(row.error_of_p for row in rows),
         "maximum_p_value": stacked(row.maximum_p_value for row in rows),
         "band_width": stacked(row.band_width for row in rows),
         "projection_pce": torch.cat([row.errors for row in rows], -1),
-        "expected": torch.cat([row.expected for row in rows], -1),
+        "projection_expected_pce": torch.cat([row.expected_pce for row in rows], -1),
         "projection_p_value": torch.cat([row.projection_p_value for row in rows], -1),
         "attainable": attainable,
     }

@@ -11,7 +11,7 @@ from prerank.datasets.catalogue import PAPER_DATASETS
 from prerank.datasets.loading import extra_datasets
 from prerank.datasets.mirror import MirrorEntry
 from prerank.datasets.pairs import pair_counts
-from prerank.datasets.sources import Cached, CleanedHere, Location, RawHere, locate
+from prerank.datasets.sources import Cached, CleanedHere, DatasetSource, RawHere, locate
 from prerank.datasets.splitting import PAPER_SPLIT
 from prerank.plotting import new_figure, quiet_style, save_figure
 from prerank.plotting.pair_plot import pair_plot
@@ -39,7 +39,7 @@ def overview() -> Grid:
     return grid
 
 
-def _row(dataset: Dataset, location: Location) -> tuple[str, ...]:
+def _row(dataset: Dataset, location: DatasetSource) -> tuple[str, ...]:
     rows = f"{'~' if dataset.n_rows_inferred else ''}{dataset.n_rows:,}"
     shape = (rows, str(dataset.n_features), str(dataset.n_targets))
     where = "[dim]upstream[/]"

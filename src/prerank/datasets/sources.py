@@ -56,7 +56,7 @@ class Elsewhere:
     """Only upstream has it."""
 
 
-Location = CleanedHere | RawHere | Cached | Elsewhere
+DatasetSource = CleanedHere | RawHere | Cached | Elsewhere
 
 
 def data_folder() -> Path | None:
@@ -83,7 +83,7 @@ def cache_folder() -> Path:
     return Path.home() / ".cache" / "prerank"
 
 
-def locate(dataset: Dataset) -> Location:
+def locate(dataset: Dataset) -> DatasetSource:
     """The first place that has the dataset, without opening it."""
     folder = data_folder()
     if folder is not None:

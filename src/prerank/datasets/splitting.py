@@ -19,7 +19,7 @@ PAPER_SEEDS = (0, 42, 866, 12, 4)
 _CHUNK = 1 << 14  # rows hashed at a time: little memory, and too few to wait for torch's threads on a busy machine
 
 
-class Sizes(NamedTuple):
+class SplitSizes(NamedTuple):
     """Rows of each part."""
 
     train: int
@@ -54,7 +54,7 @@ class SplitProtocol:
     Examples
     --------
     >>> PAPER_SPLIT.sizes(7_207)
-    Sizes(train=2920, validation=758, calibration=2048, test=1481)
+    SplitSizes(train=2920, validation=758, calibration=2048, test=1481)
     """
 
     train: Fraction = field(default=Fraction(4, 10))
@@ -69,7 +69,7 @@ class SplitProtocol:
                 f"Shares must not be negative and must leave rows for the test part; got {', '.join(map(str, shares))}."
             )
 
-    def sizes(self, n_cases: int) -> Sizes:
+    def sizes(self, n_cases: int) -> SplitSizes:
         """Sizes of the parts of a table.
 
         Parameters
@@ -79,7 +79,7 @@ class SplitProtocol:
 
         Returns
         -------
-        Sizes
+        SplitSizes
             Rows of train, validation, calibration and test.
         """
         calibration = Fraction(self.calibration) * n_cases
@@ -89,7 +89,7 @@ class SplitProtocol:
             calibration = Fraction(self.calibration_cap)
         train, validation = (int(Fraction(share) * n_cases + surplus) for share in (self.train, self.validation))
         rest = n_cases - train - validation - int(calibration)
-        return Sizes(train, validation, int(calibration), rest)
+        return SplitSizes(train, validation, int(calibration), rest)
 
 
 PAPER_SPLIT = SplitProtocol()
@@ -149,9 +149,9 @@ class Split:
     seed: int
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> SplitSizes:
         """Rows of each part."""
-        return Sizes(len(self.train), len(self.validation), len(self.calibration), len(self.test))
+        return SplitSizes(len(self.train), len(self.validation), len(self.calibration), len(self.test))
 
 
 Order = Callable[[int, int], NDArray[np.int64]]
@@ -220,7 +220,7 @@ def split(table: Table, seed: int, protocol: SplitProtocol = PAPER_SPLIT, order:
     --------
     >>> from prerank.datasets.loading import load
     >>> split(load("diabetes"), seed=0).sizes
-    Sizes(train=176, validation=44, calibration=132, test=90)
+    SplitSizes(train=176, validation=44, calibration=132, test=90)
     """
     sizes = protocol.sizes(table.n_cases)
     if sizes.train < 2 or sizes.test < 1:

@@ -11,7 +11,7 @@ from prerank._parallel import single_threaded
 from prerank.arrays import as_tensor
 from prerank.arrays.labels import label_text
 from prerank.calibration import LEVEL, PCETest, ProjectedPIT, hidden_error, pce_test
-from prerank.calibration.checks import require_power, require_whole
+from prerank.calibration.checks import require_exponent, require_whole
 from prerank.calibration.confidence import FEWEST_BLOCKS
 from prerank.diagnosis.execution import Asked, LazySource, MemorySource, Source
 from prerank.diagnosis.groups import GroupedCheck, grouped
@@ -36,7 +36,7 @@ def check(
     case_ids: Any = None,
     n_draws: int = 100,
     n_replicates: int = 999,
-    power: float = 1,
+    exponent: float = 1,
     seed: int = 0,
     by: None = None,
 ) -> Check: ...
@@ -56,7 +56,7 @@ def check(
     case_ids: Any = None,
     n_draws: int = 100,
     n_replicates: int = 999,
-    power: float = 1,
+    exponent: float = 1,
     seed: int = 0,
     by: Any,
 ) -> GroupedCheck: ...
@@ -76,7 +76,7 @@ def check(
     case_ids: Any = None,
     n_draws: int = 100,
     n_replicates: int = 999,
-    power: float = 1,
+    exponent: float = 1,
     seed: int = 0,
     by: Any = None,
 ) -> Check | GroupedCheck:
@@ -125,9 +125,9 @@ def check(
     call = call_of(check, locals())
     if scale not in ("auto", "pooled", "none"):
         raise ValueError(f'scale={scale!r}: say "auto", "pooled" or "none"')
-    power, seed = require_power(power), require_whole(seed, "seed", at_least=None)
+    exponent, seed = require_exponent(exponent), require_whole(seed, "seed", at_least=None)
     n_draws, n_replicates = require_whole(n_draws, "n_draws"), require_whole(n_replicates, "n_replicates")
-    asked = Asked(preranks, scale, n_draws, n_replicates, power, seed, call)
+    asked = Asked(preranks, scale, n_draws, n_replicates, exponent, seed, call)
     source: Source
     if is_lazy(forecast):
         if observation_weights is not None:

@@ -18,7 +18,7 @@ from prerank.diagnosis.data_warnings import Sorted, first_members, sorted_member
 from prerank.diagnosis.present_members import pit_of_present_members
 from prerank.forecasts import Ensemble
 from prerank.inputs.lazy_members import LazyMembers, in_order
-from prerank.inputs.rescaling import Sizes, Units
+from prerank.inputs.rescaling import Magnitudes, Units
 from prerank.preranks import PreRank
 
 _VALUES = 1 << 21  # values of members that are ranked at once
@@ -49,7 +49,7 @@ class Survey(NamedTuple):
     empty: Tensor
     n_missing: int
     fewest: int
-    sizes: Sizes | None
+    sizes: Magnitudes | None
     order: Sorted
     early: Tensor
 
@@ -119,7 +119,7 @@ def _look(
         places[empty],
         int(partly.sum()),
         int(there.min()) if len(there) else members.shape[1],
-        Sizes.of(points) if len(points) else None,
+        Magnitudes.of(points) if len(points) else None,
         sorted_members(members, ~missing if missing.any() else None),
         first_members(members).clone(),
     )
@@ -157,7 +157,7 @@ def ranked(
     ranking: Ranking,
     per_case: PerCase,
     case_ids: Tensor,
-    power: float,
+    exponent: float,
     done: Callable[[int], None],
 ) -> tuple[ProjectedPIT, PCETest]:
     """PITs of observations y (N, D), and the test; `per_case` is in the order of y, `case_ids` name the cases ranked."""
@@ -172,7 +172,7 @@ def ranked(
         if one is not None:
             accumulated.add(one)
         done(cases.stop)
-    return accumulated.result(power)
+    return accumulated.result(exponent)
 
 
 @single_threaded()

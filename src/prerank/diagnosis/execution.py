@@ -22,7 +22,7 @@ from prerank.diagnosis.present_members import pit_of_present_members
 from prerank.diagnosis.progress import check_progress
 from prerank.forecasts import Ensemble
 from prerank.inputs.lazy_members import observations_and_lazy_members
-from prerank.inputs.rescaling import Sizes, chosen_units
+from prerank.inputs.rescaling import Magnitudes, chosen_units
 from prerank.preranks import PreRank
 from prerank.preranks.table1 import listed_preranks
 
@@ -35,7 +35,7 @@ class Asked:
     scale: str
     n_draws: int
     n_replicates: int
-    power: float
+    exponent: float
     seed: int
     call: str = ""
 
@@ -94,7 +94,7 @@ class MemorySource:
         pit = self._pit if rows is None else self._pit.of_cases(rows)
         return pit, pce_test(
             pit,
-            power=asked.power,
+            exponent=asked.exponent,
             n_replicates=asked.n_replicates,
             seed=asked.seed,
             blocks=blocks,
@@ -180,7 +180,7 @@ class LazySource:
             total = len(cases) * self.n_members
             notes.append(f"{found.n_missing} of {total} members left out: they have missing values")
         left = self.y if len(cases) == len(self.y) else self.y[cases]
-        self.units = chosen_units(Sizes.of(left), found.sizes, True, asked.scale, list(names), self.y.dtype)
+        self.units = chosen_units(Magnitudes.of(left), found.sizes, True, asked.scale, list(names), self.y.dtype)
         notes.extend(self.units.notes)
         self.prepared = Prepared(left, self.members, cases, None, notes, inputs.labels, names, len(self.y))
 
@@ -211,7 +211,7 @@ class LazySource:
         with check_progress(2 * int(torch.tensor(self.members.shape).prod())) as on_progress:
             done = _told(on_progress, len(self.y))
             named = ids if len(cases) == len(ids) else ids[cases]
-            pit, test = ranked(self.members, self.y, ranking, per_case, named, asked.power, done)
+            pit, test = ranked(self.members, self.y, ranking, per_case, named, asked.exponent, done)
         for group, names in projection_names(self.preranks, self.prepared.names).items():
             pit = pit.renamed(group, names)
         return pit, test

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Shape(NamedTuple):
+class ShapeMeaning(NamedTuple):
     """A word of a reading: heights of a rank histogram that it names, and what it says."""
 
     heights: tuple[float, ...]
@@ -12,32 +12,34 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "flat": Shape((1.0,) * 10, "No evidence of an error: the observation's number stands at every rank equally often."),
-    "biased high": Shape(
+    "flat": ShapeMeaning(
+        (1.0,) * 10, "No evidence of an error: the observation's number stands at every rank equally often."
+    ),
+    "biased high": ShapeMeaning(
         (2.0, 1.6, 1.3, 1.1, 1.0, 0.8, 0.7, 0.6, 0.5, 0.4),
         "The observation's number is too often among the forecast's lowest: the forecast says too much.",
     ),
-    "biased low": Shape(
+    "biased low": ShapeMeaning(
         (0.4, 0.5, 0.6, 0.7, 0.8, 1.0, 1.1, 1.3, 1.6, 2.0),
         "The observation's number is too often among the forecast's highest: the forecast says too little.",
     ),
-    "under-dispersed": Shape(
+    "under-dispersed": ShapeMeaning(
         (2.0, 1.2, 0.8, 0.6, 0.4, 0.4, 0.6, 0.8, 1.2, 2.0),
         "The observation's number lies too often at either end of the forecast's: the forecast is too sure of it.",
     ),
-    "over-dispersed": Shape(
+    "over-dispersed": ShapeMeaning(
         (0.3, 0.6, 1.0, 1.4, 1.7, 1.7, 1.4, 1.0, 0.6, 0.3),
         "The observation's number lies too often in the middle of the forecast's: the forecast is not sure enough of it.",
     ),
-    "heavy upper tail": Shape(
+    "heavy upper tail": ShapeMeaning(
         (0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1.9),
         "The observation's number is too often beyond the forecast's highest, and not beyond the lowest.",
     ),
-    "heavy lower tail": Shape(
+    "heavy lower tail": ShapeMeaning(
         (1.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9),
         "The observation's number is too often beyond the forecast's lowest, and not beyond the highest.",
     ),
-    "no clear shape": Shape(
+    "no clear shape": ShapeMeaning(
         (0.7, 1.3, 1.3, 0.7, 1.0, 1.0, 0.7, 1.3, 1.3, 0.7),
         "The ranks are not uniform, and neither bias, spread nor a tail explains it: look at the histogram.",
     ),
@@ -115,7 +117,7 @@ def words_of(reading: str) -> list[str]:
     return [reading] if reading in SHAPES else [word for word in reading.split(", ") if word in SHAPES]
 
 
-def meanings(readings: Iterable[tuple[str, str]]) -> list[tuple[str, Shape, list[str]]]:
+def meanings(readings: Iterable[tuple[str, str]]) -> list[tuple[str, ShapeMeaning, list[str]]]:
     """For each word among (pre-rank, reading of a projection): its shape, and what it says for those pre-ranks."""
     found: dict[str, list[str]] = {}
     for prerank, reading in readings:

@@ -55,7 +55,7 @@ def panels(
                     for k, (name, line) in enumerate(zip(part.names, lines, strict=True))
                 ),
                 levels.numpy(),
-                _band_of_bins(spread, test.expected[columns].cpu().numpy(), pit.n_cases, case_weights),
+                _band_of_bins(spread, test.projection_expected_pce[columns].cpu().numpy(), pit.n_cases, case_weights),
                 float(row["PCE"]),
                 float(row["expected PCE"]),
                 float(row["low"]),

@@ -82,7 +82,7 @@ def report_of_groups(
     while True:
         pictured = int((sizes <= room).sum())
         context = {
-            **_common(described, calibrated, verdict, ": ", results, int((heat.adjusted <= LEVEL).sum())),
+            **_common(described, calibrated, verdict, ": ", results, int((heat.adjusted_p_value <= LEVEL).sum())),
             "facts": [
                 ("groups", f"{len(results):,}"),
                 ("cases", f"{sum(one.n_cases for one in results):,}"),
@@ -174,21 +174,21 @@ def _notes_of_groups(results: Sequence[Check]) -> list[str]:
 
 def _rows(panels: Sequence[PreRankPanel]) -> list[dict[str, Any]]:
     """The table of pre-ranks, with a bar for each PCE on a common scale."""
-    most = max(max(panel.error, panel.expected, panel.high if panel.high == panel.high else 0.0) for panel in panels)
+    most = max(max(panel.pce, panel.expected_pce, panel.high if panel.high == panel.high else 0.0) for panel in panels)
     unit = 118.0 / most if most > 0 else 0.0
     return [
         {
             "name": clipped(panel.name),
             "failed": panel.failed,
-            "bar": f"{unit * panel.error:.1f}",
-            "tick": f"{unit * panel.expected:.1f}",
+            "bar": f"{unit * panel.pce:.1f}",
+            "tick": f"{unit * panel.expected_pce:.1f}",
             "whisker": None if np.isnan(panel.low) else (f"{unit * panel.low:.1f}", f"{unit * panel.high:.1f}"),
-            "pce": f"{panel.error:.4f}",
-            "expected": f"{panel.expected:.4f}",
-            "ratio": _times(ratio(panel.error, panel.expected)),
+            "pce": f"{panel.pce:.4f}",
+            "expected": f"{panel.expected_pce:.4f}",
+            "ratio": _times(ratio(panel.pce, panel.expected_pce)),
             "interval": _interval(panel, "–"),
             "p": p_text(panel.p_value),
-            "adjusted": p_text(panel.adjusted),
+            "adjusted": p_text(panel.adjusted_p_value),
             "reading": clipped(panel.reading, 1000),
         }
         for panel in panels
@@ -209,11 +209,11 @@ def _group_row(heat: GroupHeat, k: int, n_cases: int, reading: str, details: int
     return {
         "name": clipped(heat.groups[k]) or "(empty)",
         "cases": f"{n_cases:,}",
-        "adjusted": p_text(heat.adjusted[k]),
-        "p": f"{heat.adjusted[k]:.6g}",
+        "adjusted": p_text(heat.adjusted_p_value[k]),
+        "p": f"{heat.adjusted_p_value[k]:.6g}",
         "worst": f"{min(worst, 1e9):.6g}",
         "place": k,
-        "failed": bool(heat.adjusted[k] <= LEVEL),
+        "failed": bool(heat.adjusted_p_value[k] <= LEVEL),
         "cells": [
             {"text": _times(value), "shade": sum(value >= bound for bound in _SHADES), "failed": marked}
             for value, marked in zip(heat.ratios[k], heat.failed[k], strict=True)
@@ -282,7 +282,7 @@ def _levels_kept(n_projections: int) -> np.ndarray:
 
 
 def _panel(panel: PreRankPanel, places: np.ndarray, strings: _Strings, most: int) -> dict[str, Any]:
-    sizes = [ratio(one.error, one.expected) for one in panel.projections]
+    sizes = [ratio(one.pce, one.expected_pce) for one in panel.projections]
     kept = sorted(np.argsort(sizes, kind="stable")[::-1][:most].tolist())
     common = panel.projections[kept[0]].half_width
     alike = all(np.array_equal(panel.projections[k].half_width, common) for k in kept)
@@ -290,9 +290,9 @@ def _panel(panel: PreRankPanel, places: np.ndarray, strings: _Strings, most: int
         "n": strings(panel.name),
         "r": strings(panel.reading, 1000),
         "f": int(panel.failed),
-        "e": _short(panel.error),
-        "x": _short(panel.expected),
-        "p": _short(panel.adjusted),
+        "e": _short(panel.pce),
+        "x": _short(panel.expected_pce),
+        "p": _short(panel.adjusted_p_value),
         "i": _interval(panel, ""),
         "b": _whole(np.array(panel.band), 1000),
         "s": kept.index(panel.worst),
@@ -306,9 +306,9 @@ def _projection(one: ProjectionPanel, places: np.ndarray, strings: _Strings, wit
     return {
         "n": strings(one.name),
         "r": strings(one.reading),
-        "e": _short(one.error),
-        "x": _short(one.expected),
-        "p": _short(one.p_value),
+        "e": _short(one.pce),
+        "x": _short(one.expected_pce),
+        "p": _short(one.adjusted_p_value),
         "h": _whole(one.heights, 100),
         "d": _whole(one.deviation[places], 10_000),
         **({"w": _whole(one.half_width[places], 10_000)} if with_band else {}),

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from prerank._wording import counted
-from prerank.calibration import LEVEL, PCETest, ProjectedPIT, read
+from prerank.calibration import LEVEL, PCETest, ProjectedPIT, describe_shape
 from prerank.calibration.confidence import pce_intervals_of_groups
 from prerank.calibration.null import in_quadrature
 from prerank.calibration.power import NEARLY_BLIND
@@ -176,23 +176,25 @@ def tables(
         columns = slice(start, start + len(part.names))
         start = columns.stop
         low, high = float("nan"), float("nan")
-        corrected = torch.full_like(test.expected[columns], torch.nan)
+        corrected = torch.full_like(test.projection_expected_pce[columns], torch.nan)
         if limits is not None:
             _, low, high = limits[g]
             if pit.n_cases > 1:
-                corrected = in_quadrature(test.projection_pce[columns], test.expected[columns])
+                corrected = in_quadrature(test.projection_pce[columns], test.projection_expected_pce[columns])
         adjusted = float(test.adjusted_p_value[g])
         rejected = adjusted <= LEVEL
         power = float(test.projection_power[columns].amax())
         p_values = test.projection_p_value[columns]
         words = [
-            read(_column(part.observed, k), float(p), LEVEL, case_weights, _points_column(part, pit, k))
+            describe_shape(_column(part.observed, k), float(p), LEVEL, case_weights, _points_column(part, pit, k))
             if rejected
             else "flat"
             for k, p in enumerate(p_values)
         ]
         if rejected:
-            reading = _reading(part.names, words, p_values, test.projection_pce[columns] / test.expected[columns])
+            reading = _reading(
+                part.names, words, p_values, test.projection_pce[columns] / test.projection_expected_pce[columns]
+            )
         else:
             reading = "flat" if float(test.p_value[g]) > LEVEL else "no clear shape"
             if power < NEARLY_BLIND:
@@ -222,7 +224,7 @@ def tables(
                     "pre-rank": part.prerank,
                     "projection": name,
                     "PCE": float(test.projection_pce[columns][k]),
-                    "expected PCE": float(test.expected[columns][k]),
+                    "expected PCE": float(test.projection_expected_pce[columns][k]),
                     "corrected PCE": float(corrected[k]),
                     "adjusted p-value": float(p_values[k]),
                     "tied": float(part.tied[k]),

@@ -14,7 +14,7 @@ _SOME = 10_000  # values that the typical size of a target is taken from
 _DIGITS = 32  # binary digits of a spread: the same then, whatever the order of its sums
 
 
-class Sizes(NamedTuple):
+class Magnitudes(NamedTuple):
     """How large and how different points (n, D) are, target by target (D,); those of two sets of points can be joined.
 
     `mean` and `deviation` (the sum of squared deviations) are in units of 2^`exponents`, so that squares are numbers; `some`
@@ -30,7 +30,7 @@ class Sizes(NamedTuple):
     some: Tensor
 
     @staticmethod
-    def of(points: Tensor) -> "Sizes":
+    def of(points: Tensor) -> "Magnitudes":
         """Of points (n, D), at least one."""
         low, high = points.amin(0).double(), points.amax(0).double()  # aminmax along the first axis would copy
         exponents = _exponents(torch.maximum(-low, high))
@@ -40,16 +40,16 @@ class Sizes(NamedTuple):
             means.append(column.mean())
             deviations.append((column - means[-1]).square_().sum())
         some = points[:: max(1, len(points) // _SOME)]
-        return Sizes(len(points), low, high, exponents, torch.stack(means), torch.stack(deviations), some)
+        return Magnitudes(len(points), low, high, exponents, torch.stack(means), torch.stack(deviations), some)
 
-    def joined(self, more: "Sizes") -> "Sizes":
+    def joined(self, more: "Magnitudes") -> "Magnitudes":
         """Those of both sets of points together."""
         exponents = torch.maximum(self.exponents, more.exponents)
         first, second = torch.exp2(self.exponents - exponents), torch.exp2(more.exponents - exponents)
         count = self.n_points + more.n_points
         apart = more.mean * second - self.mean * first
         some = torch.cat([self.some, more.some.to(self.some)])
-        return Sizes(
+        return Magnitudes(
             count,
             torch.minimum(self.low, more.low),
             torch.maximum(self.high, more.high),
@@ -101,13 +101,13 @@ def rescale(
         points = members[~missing] if missing.any() else members.flatten(0, -2)
     else:
         points = members[present]
-    observed, ranked = Sizes.of(y.to(points)), Sizes.of(points)
+    observed, ranked = Magnitudes.of(y.to(points)), Magnitudes.of(points)
     units = chosen_units(observed, ranked, isinstance(forecast, Ensemble), scale, names, points.dtype)
     return units.apply(y), units.of_forecast(forecast), list(units.notes)
 
 
 def chosen_units(
-    observed: Sizes, ranked: Sizes, pooled: bool, scale: str, names: list[str], dtype: torch.dtype
+    observed: Magnitudes, ranked: Magnitudes, pooled: bool, scale: str, names: list[str], dtype: torch.dtype
 ) -> Units:
     """The units for observations and points that are ranked, of so large sizes, in a floating type.
 
@@ -153,7 +153,7 @@ def _widest(dtype: torch.dtype) -> float:
     return math.log2(torch.finfo(dtype).max) / 3
 
 
-def _refuse_lost(observed: Sizes, ranked: Sizes, names: list[str], dtype: torch.dtype) -> None:
+def _refuse_lost(observed: Magnitudes, ranked: Magnitudes, names: list[str], dtype: torch.dtype) -> None:
     """Refuse a number so far from the others of its target that no scale suits both: one square would not be a number."""
     some = torch.cat([ranked.some, observed.some.to(ranked.some)])
     middle = some.median(0).values

@@ -206,7 +206,7 @@ def _cut(panels: Sequence[PreRankPanel], cuts: tuple[int, ...]) -> list[list[Pre
 
 def _rows(panel: PreRankPanel) -> list[int]:
     """The projections that have a row: all, or those with the largest errors in their own order."""
-    sizes = [ratio(one.error, one.expected) for one in panel.projections]
+    sizes = [ratio(one.pce, one.expected_pce) for one in panel.projections]
     return sorted(np.argsort(sizes, kind="stable")[::-1][:ROWS].tolist()) if len(sizes) > 1 else []
 
 
@@ -234,9 +234,9 @@ def _block(
     colour = ORANGE if panel.failed else BLUE
     worst = panel.projections[panel.worst]
     first, second = left + _LEFT, left + _LEFT + _PANEL + _BETWEEN
-    times = ratio(panel.error, panel.expected)
+    times = ratio(panel.pce, panel.expected_pce)
     text(left + 0.1, upper, panel.name, color=colour, weight="bold", fontsize=10)
-    numbers = f"PCE {panel.error:.3f}, {times:.1f} × expected; adjusted p {p_text(panel.adjusted)}"
+    numbers = f"PCE {panel.pce:.3f}, {times:.1f} × expected; adjusted p {p_text(panel.adjusted_p_value)}"
     text(second + _PANEL, upper - 0.02, numbers, fontsize=7.5, color=QUIET, ha="right")
     upper -= 0.2
     for words in _words(panel):

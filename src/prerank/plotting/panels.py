@@ -20,9 +20,9 @@ class ProjectionPanel(NamedTuple):
     heights: np.ndarray
     deviation: np.ndarray
     half_width: np.ndarray
-    error: float
-    expected: float
-    p_value: float
+    pce: float
+    expected_pce: float
+    adjusted_p_value: float
     reading: str
     failed: bool
 
@@ -34,19 +34,19 @@ class PreRankPanel(NamedTuple):
     projections: tuple[ProjectionPanel, ...]
     levels: np.ndarray
     band: tuple[float, float]
-    error: float
-    expected: float
+    pce: float
+    expected_pce: float
     low: float
     high: float
     p_value: float
-    adjusted: float
+    adjusted_p_value: float
     reading: str
     failed: bool
 
     @property
     def worst(self) -> int:
         """The number of the projection with the largest PCE against the expected one."""
-        return int(np.argmax([ratio(one.error, one.expected) for one in self.projections]))
+        return int(np.argmax([ratio(one.pce, one.expected_pce) for one in self.projections]))
 
 
 class GroupHeat(NamedTuple):
@@ -59,13 +59,13 @@ class GroupHeat(NamedTuple):
     preranks: tuple[str, ...]
     ratios: np.ndarray
     failed: np.ndarray
-    adjusted: np.ndarray
+    adjusted_p_value: np.ndarray
 
     @property
     def order(self) -> np.ndarray:
         """Numbers of the groups, the smallest adjusted p-value first, then the largest ratio."""
         largest = np.nanmax(self.ratios, axis=1)
-        return np.lexsort((np.arange(len(self.groups)), -largest, self.adjusted))
+        return np.lexsort((np.arange(len(self.groups)), -largest, self.adjusted_p_value))
 
 
 def highest_density(projections: Iterable[ProjectionPanel]) -> float:
@@ -90,12 +90,12 @@ def departures(heights: np.ndarray, band: tuple[float, float]) -> np.ndarray:
     return (heights - 1) / np.maximum(side, 1e-12)
 
 
-def ratio(error: float, expected: float) -> float:
+def ratio(pce: float, expected_pce: float) -> float:
     """PCE over the PCE expected under calibration; where nothing is expected (all is tied), zero or infinite.
 
     >>> ratio(0.03, 0.01), ratio(0.0, 0.0), ratio(0.1, 0.0)
     (3.0, 0.0, inf)
     """
-    if expected > 0:
-        return error / expected
-    return 0.0 if error == 0 else float("inf")
+    if expected_pce > 0:
+        return pce / expected_pce
+    return 0.0 if pce == 0 else float("inf")

@@ -47,7 +47,7 @@ class About(NamedTuple):
     tied: list[float]
 
 
-def read(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
+def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
     """What `write` wrote, its values checked: a file can be whole and still hold what no fit has made."""
     tensors, header = _FORMAT.read(path)
     with refusing_forgery(path, _FORMAT.kind):

@@ -28,7 +28,7 @@ from prerank.recalibration.densities import held_out_cases, members_of, one_mode
 from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.features import Features, raw_features
 from prerank.recalibration.folds import folds_of
-from prerank.recalibration.persistence import read, write
+from prerank.recalibration.persistence import read_steps, write
 from prerank.recalibration.steps import Fitted, HeldOut, Step
 from prerank.recalibration.tilt import FittedTilt, Tilt
 
@@ -205,7 +205,7 @@ class Recalibrator(BaseEstimator):
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """What `save` wrote: it transforms as before. `steps` and `preranks`, which are for fitting, are the defaults."""
-        steps, about = read(path)
+        steps, about = read_steps(path)
         result = cls(n_folds=about.n_folds, seed=about.seed)
         result.steps_ = steps
         result.n_cases_, result.n_targets_, result.n_members_ = about.n_cases, about.n_targets, about.n_members

@@ -9,14 +9,14 @@ import torch
 
 from prerank._parallel import single_threaded
 from prerank.models import LinearGaussian
-from prerank.regression.preparation import Prepared
+from prerank.regression.preparation import PreparedRows
 from prerank.training import FitOptions, FittedFleet, Penalty, Progress, Run, TrainingSet, fit, tune
 
 
 class Task(NamedTuple):
     """What there is to train: rows, penalty, options and seed, the strengths to choose from, and the form of y."""
 
-    prepared: Prepared
+    prepared: PreparedRows
     penalty: Penalty | None
     options: FitOptions
     seed: int

@@ -22,7 +22,7 @@ _LARGEST = 1e100  # its square is a number still
 _SMALLEST = 1e-100
 
 
-class Prepared(NamedTuple):
+class PreparedRows(NamedTuple):
     """Standardised rows to train on and to stop by, and the way back."""
 
     data: TrainingSet
@@ -51,7 +51,7 @@ def prepare(
     *,
     bound_features: bool = False,
     dequantise: bool = False,
-) -> Prepared:
+) -> PreparedRows:
     """Split x (N, L) and y (N, D) by seed, standardise both by the training rows, and bring them to the device.
 
     Rows of weight zero are left out before the split, so they have no influence at all. `validation_rows` (N,) says which
@@ -107,7 +107,7 @@ def prepare(
         None if own is None else tensor(own),
         None if stopping is None else tensor(stopping),
     )
-    return Prepared(data, x_scaler, y_scaler, features, dequantiser)
+    return PreparedRows(data, x_scaler, y_scaler, features, dequantiser)
 
 
 def _require_sizes(values: Array, name: str) -> None:

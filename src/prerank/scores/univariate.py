@@ -17,13 +17,13 @@ _FAIR = Fair()
 
 
 @single_threaded()
-@accepts_arrays("weights", labelled=("t",))
+@accepts_arrays("weights", labelled=("y",))
 def crps(
-    t: Tensor, t_members: Tensor | Ensemble, weights: Tensor | None = None, estimator: Estimator = _FAIR
+    y: Tensor, forecast: Tensor | Ensemble, estimator: Estimator = _FAIR, *, weights: Tensor | None = None
 ) -> Tensor:
     r"""Continuous ranked probability score of each projection of each case.
 
-    $$CRPS(F, t) = E|T - t| - \tfrac12 E|T - T'|, \qquad E|T - T'| = \int 2 F (1 - F).$$
+    $$CRPS(F, y) = E|X - y| - \tfrac12 E|X - X'|, \qquad E|X - X'| = \int 2 F (1 - F).$$
 
     The energy score of a scalar, in $O(M \log M)$: the integral is a sum over the gaps between sorted members. Pass
     the values of a pre-rank to score a forecast in that respect alone, or targets and members themselves for the
@@ -31,14 +31,14 @@ def crps(
 
     Parameters
     ----------
-    t : array_like, shape (..., n_cases, n_projections)
+    y : array_like, shape (..., n_cases, n_projections)
         Projected observations.
-    t_members : Ensemble or array_like, shape (..., n_cases, n_members, n_projections)
+    forecast : Ensemble or array_like, shape (..., n_cases, n_members, n_projections)
         Projected members.
-    weights : array_like, shape (..., n_cases, n_members), optional
-        Weights of members that have none yet.
     estimator : Fair, Paper or TwoSets, default Fair()
         How members give the spread.
+    weights : array_like, shape (..., n_cases, n_members), optional
+        Weights of members that have none yet.
 
     Returns
     -------
@@ -59,23 +59,23 @@ def crps(
     >>> crps(torch.tensor([[0.0]]), torch.tensor([[[1.0], [3.0]]]))  # 2 - 2/2
     tensor([[1.]])
     """
-    if isinstance(t_members, Distribution):
+    if isinstance(forecast, Distribution):
         raise TypeError(
-            f"crps takes the projected members (..., N, M, K), not a {type(t_members).__name__}; project the members "
+            f"crps takes the projected members (..., N, M, K), not a {type(forecast).__name__}; project the members "
             "of prerank.forecasts.equally_weighted_draws(forecast, n_draws)"
         )
-    refuse_swapped(t, t_members)
-    if not isinstance(t_members, Ensemble):
+    refuse_swapped(y, forecast)
+    if not isinstance(forecast, Ensemble):
         # projections come in the project's own layout: unlike raw members, K = M leaves nothing to guess
-        t_members = Ensemble(as_tensor(t_members, "t_members"))
-    t, ensemble = observations_and_members(t, t_members, weights)
+        forecast = Ensemble(as_tensor(forecast, "the forecast"))
+    y, ensemble = observations_and_members(y, forecast, weights)
     pairing = pair(estimator, ensemble)
     # a handful of arrays as large as the members: sorted values, order, two cumulative weights, gaps
-    return over_cases(_crps, t, pairing, 5 * pairing.n_members * t.shape[-1])
+    return over_cases(_crps, y, pairing, 5 * pairing.n_members * y.shape[-1])
 
 
-def _crps(t: Tensor, first: Members, second: Members | None, factor: Tensor) -> Tensor:
-    error = (first.share[..., None] * (first.points - t[:, None, :]).abs()).sum(1)
+def _crps(y: Tensor, first: Members, second: Members | None, factor: Tensor) -> Tensor:
+    error = (first.share[..., None] * (first.points - y[:, None, :]).abs()).sum(1)
     if second is None:
         spread = _mean_difference(first.points, first.share, first.share)
     else:

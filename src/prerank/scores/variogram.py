@@ -21,7 +21,7 @@ _FAIR = Fair()
 def variogram_score(
     y: Tensor,
     forecast: Forecast | Tensor,
-    power: float = 0.5,
+    exponent: float = 0.5,
     pair_weights: Tensor | None = None,
     estimator: Estimator = _FAIR,
     *,
@@ -45,7 +45,7 @@ def variogram_score(
         Observations of at least two targets.
     forecast : Ensemble, array_like of shape (..., n_cases, n_members, n_targets), or Distribution
         As in `energy_score`.
-    power : float, default 0.5
+    exponent : float, default 0.5
         The exponent p; 1 is the madogram, 2 the variogram.
     pair_weights : array_like, shape (n_targets, n_targets), optional
         Weights $h_{ij} \ge 0$ of pairs of targets; all one by default.
@@ -81,26 +81,26 @@ def variogram_score(
     --------
     >>> from prerank.scores.estimators import Paper
     >>> y, members = torch.tensor([[0.0, 1.0]]), torch.tensor([[[0.0, 1.0], [0.0, 3.0], [0.0, 5.0]]])
-    >>> variogram_score(y, members, power=1, estimator=Paper())  # 2 (1 - 3)^2
+    >>> variogram_score(y, members, exponent=1, estimator=Paper())  # 2 (1 - 3)^2
     tensor([8.])
-    >>> variogram_score(y, members, power=1).round(decimals=4)  # less 2 (variance 4) / (3 members)
+    >>> variogram_score(y, members, exponent=1).round(decimals=4)  # less 2 (variance 4) / (3 members)
     tensor([5.3333])
     """
     y, ensemble = observations_and_members(y, forecast, weights, n_draws, seed)
     targets = y.shape[-1]
     if targets < 2:
         raise ValueError("y has D = 1 target, so there are no pairs to difference; use crps or energy_score")
-    if not (math.isfinite(power) and power > 0):
-        raise ValueError(f"power={power}; a variogram has a power above zero: 0.5, 1 or 2")
+    if not (math.isfinite(exponent) and exponent > 0):
+        raise ValueError(f"exponent={exponent}; a variogram has an exponent above zero: 0.5, 1 or 2")
     symmetric = _symmetric_pair_weights(pair_weights, y)
     pairing = pair(estimator, ensemble)
 
     def score(y: Tensor, first: Members, second: Members | None, factor: Tensor) -> Tensor:
         total = torch.zeros_like(y[:, 0])
         for lag in range(1, targets):  # one diagonal of pairs at a time: no (n, M, D, D) array
-            observed = _differences(y, lag, power)
-            mean, variance = _moments(first, lag, power)
-            other_mean, other_variance = (mean, variance) if second is None else _moments(second, lag, power)
+            observed = _differences(y, lag, exponent)
+            mean, variance = _moments(first, lag, exponent)
+            other_mean, other_variance = (mean, variance) if second is None else _moments(second, lag, exponent)
             # E (V - v)^2 - c/2 E (V - V')^2 with V, V' from the two sets, through means and variances
             spread = variance + other_variance + (mean - other_mean).square()
             kernel = (mean - observed).square() + variance - 0.5 * factor[:, None] * spread
@@ -128,19 +128,19 @@ def _symmetric_pair_weights(pair_weights: Tensor | None, y: Tensor) -> Tensor:
     return pair_weights + pair_weights.mT
 
 
-def _moments(members: Members, lag: int, power: float) -> tuple[Tensor, Tensor]:
+def _moments(members: Members, lag: int, exponent: float) -> tuple[Tensor, Tensor]:
     """Mean and variance over members of the powered differences, (n, D - lag) each."""
-    values = _differences(members.points, lag, power)
+    values = _differences(members.points, lag, exponent)
     share = members.share[..., None]
     mean = (share * values).sum(1)
     return mean, (share * (values - mean[:, None, :]).square()).sum(1)
 
 
-def _differences(values: Tensor, lag: int, power: float) -> Tensor:
+def _differences(values: Tensor, lag: int, exponent: float) -> Tensor:
     """|x_{i + lag} - x_i|^p, (..., D) -> (..., D - lag)."""
     gap = (values[..., lag:] - values[..., :-lag]).abs()
-    if power >= 1:
-        return gap.pow(power)
+    if exponent >= 1:
+        return gap.pow(exponent)
     # the slope of |x|^p is infinite at 0 for p < 1 and would turn gradients into NaN; ties get slope 0 instead
     tied = gap == 0
-    return gap.masked_fill(tied, 1.0).pow(power).masked_fill(tied, 0.0)
+    return gap.masked_fill(tied, 1.0).pow(exponent).masked_fill(tied, 0.0)

@@ -12,7 +12,7 @@ from prerank.forecasts import GaussianMixture
 from prerank.preranks import PreRank, paper_preranks
 from prerank.scores import TwoSets, energy_score
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
-from prerank.studies.published import BATCH, batch_sizes, published_null_level, published_pce
+from prerank.studies.published import BATCH, batch_sizes, published_expected_pce, published_pce
 from prerank.training.evaluation import (
     Column,
     column_of,
@@ -96,7 +96,7 @@ def _per_batch(pit: ProjectedPIT, prerank: PreRank) -> Column:
         values.append(pce(pit.select(slice(0, n_batches * BATCH)).in_sets(n_batches)).mean(-1))
     if n_left:
         values.append(pce(pit.select(slice(n_batches * BATCH, None))).mean(-1)[..., None])
-    return column_of("pce per 256", torch.cat(values, -1).mean(-1), prerank.name, null_level=sum(null) / len(null))
+    return column_of("pce per 256", torch.cat(values, -1).mean(-1), prerank.name, expected_pce=sum(null) / len(null))
 
 
 def _published_scores(y: Tensor, laws: GaussianMixture, n_draws: int, seed: int) -> Iterator[Column]:
@@ -111,6 +111,6 @@ def _published_errors(
     if not preranks:
         return
     values = published_pce(y, laws, preranks, n_draws, seed)
-    level = published_null_level(y.shape[-2])
+    level = published_expected_pce(y.shape[-2])
     for k, item in enumerate(preranks):
-        yield column_of("pce per 256", values[..., k], item.name, null_level=level)
+        yield column_of("pce per 256", values[..., k], item.name, expected_pce=level)

@@ -63,7 +63,7 @@ def run_marginal(
             curve = {"level": band.levels, "frequency": frequency[:, k], "lower": band.lower, "upper": band.upper}
             curves.append(pd.DataFrame(labels | {column: np.asarray(values) for column, values in curve.items()}))
             p_value = float(null.p_value(float(errors[k])))
-            tests.append(labels | {"pce": float(errors[k]), "null_level": null.mean, "p_value": p_value})
+            tests.append(labels | {"pce": float(errors[k]), "expected_pce": null.mean, "p_value": p_value})
     correlations = {"true_correlation": true_correlation, "forecast_correlation": forecast_correlation}
     return MarginalExample(
         y,

@@ -122,11 +122,11 @@ def _labels(simulation: Simulation, protocol: str, scenario: Scenario, diagnosti
     }
 
 
-def _numbers(pit: ProjectedPIT, statistic: float, null_level: float, p_value: float) -> dict[str, Any]:
+def _numbers(pit: ProjectedPIT, statistic: float, expected_pce: float, p_value: float) -> dict[str, Any]:
     return {
         "n_projections": len(pit.names),
         "pce": statistic,
-        "null_level": null_level,
+        "expected_pce": expected_pce,
         "p_value": p_value,
         "tied": float(pit.tied.mean()),
     }

@@ -9,7 +9,7 @@ from prerank.training.objective import EnergyScore, NegativeLogLikelihood
 from prerank.training.options import FitOptions
 from prerank.training.penalty import PreRankPenalty
 from prerank.training.progress import Bar, Progress, Silent
-from prerank.training.protocols import Numbers, Penalty, Score, SharedNumbers, Sizes, Stream, declares_capture
+from prerank.training.protocols import ForecastSizes, Numbers, Penalty, Score, SharedNumbers, Stream, declares_capture
 from prerank.training.tuning import PAPER_STRENGTHS, Tuned, choose_strength, tune
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "EnergyScore",
     "FitOptions",
     "FittedFleet",
+    "ForecastSizes",
     "NegativeLogLikelihood",
     "Numbers",
     "Penalty",
@@ -28,7 +29,6 @@ __all__ = [
     "Score",
     "SharedNumbers",
     "Silent",
-    "Sizes",
     "Stream",
     "TrainingSet",
     "Tuned",

@@ -153,7 +153,7 @@ def exact_errors(
         errors = pce(own)
         if test is None:
             level = pce_null(y.shape[-2], n_members=own.parts[0].n_members).mean
-            tested: Column = {"null_level": level, "corrected": _numbers(_corrected(errors, level, y.shape[-2]))}
+            tested: Column = {"expected_pce": level, "corrected": _numbers(_corrected(errors, level, y.shape[-2]))}
         else:
             tested = _tested(test, g, own, errors, [name == prerank.name for name in pit.groups], seed)
         yield own, column_of("pce", errors.mean(-1), prerank.name, **tested)
@@ -164,12 +164,12 @@ def _tested(test: PCETest, g: int, pit: ProjectedPIT, errors: Tensor, columns: S
     null = test.replicates[..., g]
     _, low, high = pce_intervals(pit, 0.95, centred_levels(), null, len(test.replicates), seed)
     found = {
-        "null_level": test.expected_pce[..., g],
-        "corrected": _corrected(errors, test.expected[..., torch.tensor(columns)], pit.n_cases),
+        "expected_pce": test.expected_pce[..., g],
+        "corrected": _corrected(errors, test.projection_expected_pce[..., torch.tensor(columns)], pit.n_cases),
         "low": low,
         "high": high,
         "p_value": test.p_value[..., g],
-        "corrected_p_value": test.adjusted_p_value[..., g],
+        "adjusted_p_value": test.adjusted_p_value[..., g],
     }
     return {name: _numbers(value) for name, value in found.items()}
 

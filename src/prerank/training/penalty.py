@@ -17,7 +17,7 @@ from prerank.inputs.checks import require_fitting, require_observations
 from prerank.preranks import DistributionView, LinearProjection, PointsView, PreRank, View, needs_of
 from prerank.preranks.table1 import listed_preranks
 from prerank.randomness import key, normal
-from prerank.training.protocols import Numbers, Penalty, SharedNumbers, Sizes, Stream, declares_capture
+from prerank.training.protocols import ForecastSizes, Numbers, Penalty, SharedNumbers, Stream, declares_capture
 
 RANKED, LEARNT = "ranked", "learnt"
 """Streams of the draws that are ranked and of those that pre-ranks learn from."""
@@ -40,7 +40,7 @@ class PreRankPenalty:
         The paper's tau, the sharpness of the smooth indicator.
     n_levels : int, default 100
         The paper's M, the number of levels.
-    power : float, default 1
+    exponent : float, default 1
         The paper's p, 1 or more.
     n_draws : int, default 100
         Draws that are ranked, and as many that pre-ranks learn from.
@@ -64,13 +64,13 @@ class PreRankPenalty:
     preranks: PreRank | tuple[PreRank, ...]
     temperature: float = 100.0
     n_levels: int = 100
-    power: float = 1
+    exponent: float = 1
     n_draws: int = 100
     rank: SmoothRank = field(default_factory=SmoothRank)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "preranks", listed(self.preranks))
-        _require_sound(self.temperature, self.n_levels, self.power, self.n_draws)
+        _require_sound(self.temperature, self.n_levels, self.exponent, self.n_draws)
 
     @property
     def name(self) -> str:
@@ -92,12 +92,12 @@ class PreRankPenalty:
         """
         return [replace(self, preranks=item) for item in listed(self.preranks)]
 
-    def streams(self, sizes: Sizes, n_cases: int) -> dict[str, Stream]:
+    def streams(self, sizes: ForecastSizes, n_cases: int) -> dict[str, Stream]:
         """Normal numbers for the draws to rank and for those to learn from, where the pre-ranks need any.
 
         Parameters
         ----------
-        sizes : Sizes
+        sizes : ForecastSizes
             Numbers of targets and components.
         n_cases : int
             Cases of a minibatch.
@@ -147,7 +147,7 @@ class PreRankPenalty:
         y = _checked_observations(y, forecast)
         levels = (torch.arange(self.n_levels, dtype=y.dtype, device=y.device) + 0.5) / self.n_levels
         errors = [
-            pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
+            pce_kde(pit, self.temperature, exponent=self.exponent, levels=levels, case_weights=case_weights)
             for pit in self.pits(y, forecast, seed, step, noise)
         ]
         # a mean of one number is that number: on a GPU every operation that is left out is a start that is saved
@@ -268,14 +268,16 @@ def _checked_observations(y: Any, forecast: Forecast) -> Tensor:
     return observed
 
 
-def _require_sound(temperature: float, n_levels: int, power: float, n_draws: int) -> None:
+def _require_sound(temperature: float, n_levels: int, exponent: float, n_draws: int) -> None:
     """Refuse settings under which a penalty has no meaning."""
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature={temperature}: the sharpness of a sigmoid is positive and finite")
     if n_levels < 2 or n_draws < 2:
         raise ValueError(f"n_levels={n_levels}, n_draws={n_draws}: at least two of each are needed")
-    if not 1 <= power < math.inf:
-        raise ValueError(f"power={power}: the penalty |level - frequency|^power needs a power of 1 or more")
+    if not 1 <= exponent < math.inf:
+        raise ValueError(
+            f"exponent={exponent}: the penalty |level - frequency|^exponent needs an exponent of 1 or more"
+        )
 
 
 def _checked_noise(noise: Any) -> Noise:

@@ -17,7 +17,7 @@ TAKEN_STREAMS = ("score", "validation", "batches")
 """Streams of random numbers that `fit` itself uses, under a run's seed."""
 
 
-class Sizes(Protocol):
+class ForecastSizes(Protocol):
     """What a penalty must know of a forecast to say how many random numbers it needs."""
 
     @property
@@ -192,7 +192,7 @@ def parts_of(penalty: Penalty) -> Sequence[Penalty]:
     return [penalty] if parts is None else list(parts())
 
 
-def streams_of(penalty: Penalty, sizes: Sizes, n_cases: int) -> Streams:
+def streams_of(penalty: Penalty, sizes: ForecastSizes, n_cases: int) -> Streams:
     """The random numbers that a penalty uses: none, unless it says otherwise."""
     offered = getattr(penalty, "streams", None)
     streams: Streams = {} if offered is None else offered(sizes, n_cases)

@@ -11,12 +11,12 @@ from prerank.datasets.catalogue import PAPER_DATASETS
 from prerank.studies.benchmark.paper_values import paper_table
 from prerank.studies.benchmark.plan import PRERANKS, PROTOCOLS, TOGETHER
 from prerank.studies.benchmark.records import FleetResult, Results, Store
-from prerank.studies.published import published_null_level
+from prerank.studies.published import published_expected_pce
 
 THREE = ("house", "households", "air")  # two, four and six targets
 N_TEST = 1000
 PENALTIES = (*PRERANKS, *TOGETHER)
-NOTHING = {"null_level": np.nan, "corrected": np.nan, "low": np.nan, "high": np.nan, "p_value": np.nan}
+NOTHING = {"expected_pce": np.nan, "corrected": np.nan, "low": np.nan, "high": np.nan, "p_value": np.nan}
 
 
 def make_results(
@@ -86,7 +86,7 @@ def _records(label: dict[str, object], n_targets: int, generator: np.random.Gene
     rows = []
     published = paper_table("pce_baseline").set_index(["dataset", "prerank"])["value"]
     kept = 1 / (1 + float(str(label["strength"])))
-    null, floor = pce_null(N_TEST), published_null_level(N_TEST)
+    null, floor = pce_null(N_TEST), published_expected_pce(N_TEST)
     for part in ("test", "validation"):
         for evaluation in PROTOCOLS:
             rows += [
@@ -102,10 +102,10 @@ def _records(label: dict[str, object], n_targets: int, generator: np.random.Gene
                 own = kept if str(label["penalty"]) == prerank or "ALL" in str(label["penalty"]) else 1.0
                 excess = own * published[str(label["dataset"]), prerank] * generator.uniform(0.95, 1.05)
                 per_batch = max(float(np.hypot(floor, excess)), floor)
-                rows.append(line | {"metric": "pce per 256", "value": per_batch, "null_level": floor})
+                rows.append(line | {"metric": "pce per 256", "value": per_batch, "expected_pce": floor})
                 if evaluation == "exact":
                     value = float(np.hypot(null.mean, 0.15 * excess)) * generator.uniform(0.7, 1.3)
-                    tests = {"null_level": null.mean, "corrected": value - null.mean, "low": 0.0, "high": 2 * value}
+                    tests = {"expected_pce": null.mean, "corrected": value - null.mean, "low": 0.0, "high": 2 * value}
                     tests["p_value"] = float(null.p_value(value))
                     rows.append(line | {"metric": "pce", "value": value} | (tests if part == "test" else {}))
     return rows

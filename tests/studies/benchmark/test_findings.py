@@ -23,7 +23,7 @@ def seeds_with(p_values):
         for place, p in enumerate(p_values)
         for seed in range(3)
     ]
-    return pd.DataFrame(rows).assign(null_level=0.01, corrected=0.09, low=0.0, high=0.2)
+    return pd.DataFrame(rows).assign(expected_pce=0.01, corrected=0.09, low=0.0, high=0.2)
 
 
 def test_holm_counts_fewer_than_single_tests():

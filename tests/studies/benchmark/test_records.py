@@ -15,7 +15,7 @@ from prerank.studies.benchmark import executors
 from prerank.studies.benchmark import run as runner
 from prerank.studies.benchmark.plan import Grid
 from prerank.studies.benchmark.records import FleetResult, Store, read_results
-from prerank.studies.benchmark.run import State, run_benchmark, shape_of
+from prerank.studies.benchmark.run import State, dataset_size, run_benchmark
 from prerank.studies.benchmark.timing import timings_of
 from prerank.studies.benchmark.work import Settings
 
@@ -222,7 +222,7 @@ def test_time_left_is_unknown_first_and_then_a_range(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     fleets = list(GRID.fleets({"diabetes": 6, "bimodal": 2}))
-    state = State(fleets, {name: shape_of(name) for name in GRID.datasets})
+    state = State(fleets, {name: dataset_size(name) for name in GRID.datasets})
     assert state.seconds_left() is None
     now[0] += 10
     state.note(fleets[0], failed=True)  # what failed says nothing about the others

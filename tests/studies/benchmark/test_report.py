@@ -92,7 +92,7 @@ class TestWhole:
         out, _ = written
         tests = pd.read_csv(out / "tables" / "exact" / "pce_baseline_tests.csv")
         assert len(tests) == 20 * 3
-        assert {"low", "high", "p_value", "corrected", "null_level"} <= set(tests.columns)
+        assert {"low", "high", "p_value", "corrected", "expected_pce"} <= set(tests.columns)
 
     def test_the_numbers_one_must_know_come_first(self, written):
         _, files = written

@@ -21,7 +21,7 @@ from prerank.studies.benchmark.summaries import (
     summarise,
     tuned_strengths,
 )
-from prerank.studies.published import published_null_level
+from prerank.studies.published import published_expected_pce
 
 
 def change(results, chosen, **columns):
@@ -45,7 +45,7 @@ def test_a_cell_is_mean_and_standard_error_over_seeds(results):
 
 def test_the_published_pce_is_the_one_per_batch(results):
     cells = summarise(baseline(results, PUBLISHED_PROTOCOL))
-    assert (cells["null_level"] - published_null_level(1000)).abs().max() < 1e-12
+    assert (cells["expected_pce"] - published_expected_pce(1000)).abs().max() < 1e-12
 
 
 def test_one_seed_has_no_standard_error(make):
@@ -131,7 +131,7 @@ def test_datasets_come_in_the_papers_order(results):
 def test_published_null_has_the_published_level(n_cases):
     null = published_null(n_cases)
     error = null.sample.std() / np.sqrt(len(null.sample))
-    assert null.mean == pytest.approx(published_null_level(n_cases))
+    assert null.mean == pytest.approx(published_expected_pce(n_cases))
     assert abs(null.sample.mean() - null.mean) < 5 * error
 
 

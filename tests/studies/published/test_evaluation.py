@@ -9,7 +9,7 @@ from prerank.forecasts import GaussianMixture
 from prerank.preranks import HDR, PCA, Copula, Location, Marginal, Scale
 from prerank.scores import Fair, TwoSets, energy_score
 from prerank.studies.evaluation import evaluate_both, exact_tests
-from prerank.studies.published import published_null_level, published_pce, published_pits
+from prerank.studies.published import published_expected_pce, published_pce, published_pits
 from prerank.training import evaluate
 
 
@@ -42,9 +42,9 @@ def test_every_number_is_that_of_the_function_it_comes_from(truth):
         per_batch = [float(pce(pit.select(slice(i, i + 256))).mean()) for i in range(0, 700, 256)]
         assert found("exact", "pce per 256", item.name) == pytest.approx(sum(per_batch) / 3, abs=1e-9)
         level = sum(pce_null(n, n_members=pit.parts[0].n_members).mean for n in (256, 256, 188)) / 3
-        assert found("exact", "pce per 256", item.name, "null_level") == pytest.approx(level)
+        assert found("exact", "pce per 256", item.name, "expected_pce") == pytest.approx(level)
         assert found("as published", "pce per 256", item.name) == pytest.approx(float(published[place]))
-        assert found("as published", "pce per 256", item.name, "null_level") == published_null_level(700)
+        assert found("as published", "pce per 256", item.name, "expected_pce") == published_expected_pce(700)
 
 
 def test_the_published_protocol_calls_a_perfect_mixture_miscalibrated():

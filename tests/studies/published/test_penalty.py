@@ -8,7 +8,7 @@ from prerank.calibration import pce
 from prerank.forecasts import GaussianMixture
 from prerank.models import MixtureNetwork
 from prerank.preranks import HDR, PCA, Copula, Dependency, Location, Marginal, Scale
-from prerank.studies.published import PublishedPenalty, published_null_level, published_pce, soft_draws
+from prerank.studies.published import PublishedPenalty, published_expected_pce, published_pce, soft_draws
 from prerank.training import PreRankPenalty
 
 SEVEN = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula()]
@@ -46,7 +46,7 @@ def test_published_soft_draws_make_a_perfect_forecast_look_miscalibrated(benchma
     assert pce(pit).mean() < 1.1 / 2000**0.5
     # per minibatch of 256 the sampling noise of the null comes on top, almost hidden by the bias
     assert published_pce(y, law, [Marginal()])[0] == pytest.approx(0.0735, abs=0.01)
-    assert published_null_level(2000) == pytest.approx(0.0196, abs=0.002)
+    assert published_expected_pce(2000) == pytest.approx(0.0196, abs=0.002)
 
 
 def test_several_models_at_once_are_those_models_one_by_one():

@@ -15,7 +15,7 @@ import torch
 from prerank.randomness import key, normal
 from prerank.studies.benchmark.plan import NONE, TOGETHER, Fleet, Model, penalty_of, preranks_of
 from prerank.studies.benchmark.processes import worker_pool
-from prerank.studies.benchmark.shapes import shape_of
+from prerank.studies.benchmark.shapes import dataset_size
 from prerank.studies.benchmark.work import Settings
 from prerank.studies.evaluation import evaluate_both, exact_tests
 from prerank.studies.protocols import AS_PUBLISHED, EXACT
@@ -41,7 +41,7 @@ def kinds_of(fleets: Sequence[Fleet]) -> list[Kind]:
     """What the fleets need, each once, in their order: strengths share kernels, and penalties together those of each."""
     found: dict[tuple[int, str, str], Kind] = {}
     for fleet in fleets:
-        n_targets = shape_of(fleet.dataset).n_targets
+        n_targets = dataset_size(fleet.dataset).n_targets
         wanted = [Kind(n_targets)]
         alone = [model for model in fleet.models if model.penalty not in (NONE, *TOGETHER)]
         wanted += [Kind(n_targets, model.training, model.penalty, model.strength) for model in alone]

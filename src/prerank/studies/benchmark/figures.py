@@ -49,7 +49,7 @@ def reference_figure(protocol: Protocol, cells: pd.DataFrame, datasets: Sequence
                 y - 0.2, own["value"], 0.4, color=ORANGE, alpha=0.8, hatch=hatch_of(protocol), edgecolor="white", lw=0
             )
             ax.errorbar(own["value"], y - 0.2, xerr=own["standard_error"].fillna(0.0), fmt="none", color=INK, lw=0.8)
-            ax.barh(y + 0.2, own["null_level"], 0.4, color=GREY)
+            ax.barh(y + 0.2, own["expected_pce"], 0.4, color=GREY)
             for missing in set(datasets) - set(own["dataset"]):
                 ax.text(
                     0.004,

@@ -9,7 +9,7 @@ from prerank.calibration import PCENull, inclusive_levels, pce_null
 from prerank.randomness import numpy_generator
 from prerank.studies.benchmark.summaries import Protocol
 from prerank.studies.protocols import EXACT
-from prerank.studies.published import batch_sizes, published_null_level
+from prerank.studies.published import batch_sizes, published_expected_pce
 
 _REPLICATES = 20_000
 
@@ -36,7 +36,7 @@ def published_null(n_cases: int) -> PCENull:
     total = np.zeros(_REPLICATES)
     for size in sizes:
         total += generator.choice(pce_null(size, levels=levels).sample, _REPLICATES)
-    return PCENull(published_null_level(n_cases), lambda: np.sort(total / len(sizes)))
+    return PCENull(published_expected_pce(n_cases), lambda: np.sort(total / len(sizes)))
 
 
 class CalibratedRange(NamedTuple):

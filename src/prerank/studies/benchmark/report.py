@@ -72,7 +72,7 @@ _NEEDED = {
     "fleets": "dataset training n_models n_targets n_train n_test steps seconds ms_per_step peak_bytes device "
     "dataset_status",
     "models": "steps diverged error",
-    "records": "value null_level corrected low high p_value",
+    "records": "value expected_pce corrected low high p_value",
     "curves": "frequency",
     "timings": "n_models ms_per_step device",
 }

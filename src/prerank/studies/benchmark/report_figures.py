@@ -83,7 +83,7 @@ def paper_figures(
         if before.empty or after.empty:
             absent.append(f"before and after at {strength}: it needs baselines and models of that strength")
             continue
-        cost, level = price(results, protocol, strengths), float(before["null_level"].mean())
+        cost, level = price(results, protocol, strengths), float(before["expected_pce"].mean())
         picture = save_picture(
             before_after_figure(protocol, before, after, cost, level, strength), folder / name, files
         )

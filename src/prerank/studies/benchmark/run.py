@@ -10,7 +10,7 @@ from typing import NamedTuple
 from prerank.studies.benchmark.executors import Executor, Failure, InTurn, Outcome, said
 from prerank.studies.benchmark.plan import Ablation, Fleet, Grid
 from prerank.studies.benchmark.records import Store
-from prerank.studies.benchmark.shapes import Shape, shape_of
+from prerank.studies.benchmark.shapes import DatasetSize, dataset_size
 from prerank.studies.benchmark.timing import Timing, compile_steps, time_steps, timings_of
 from prerank.studies.benchmark.work import Settings
 from prerank.training import Progress
@@ -40,7 +40,7 @@ def run_benchmark(
     repeats no finished fleet and resumes the one in training.
     """
     settings, store = settings or Settings(), Store(out)
-    shapes = {name: shape_of(name) for name in grid.datasets}
+    shapes = {name: dataset_size(name) for name in grid.datasets}
     n_targets = {name: shape.n_targets for name, shape in shapes.items()}
     fleets = list(grid.fleets(n_targets))
     failed: list[tuple[str, str]] = []
@@ -108,7 +108,7 @@ def _keep_failure(store: Store, name: str, dataset: str, training: str, error: s
 class State:
     """How far a run is, and how long its fleets may still take; at the end, the timing runs that are left."""
 
-    def __init__(self, pending: Sequence[Fleet], shapes: Mapping[str, Shape]) -> None:
+    def __init__(self, pending: Sequence[Fleet], shapes: Mapping[str, DatasetSize]) -> None:
         self.pending, self.shapes = list(pending), shapes
         self.done: list[Fleet] = []
         self.failed: list[Fleet] = []

@@ -9,24 +9,24 @@ from prerank.datasets.loading import extra_datasets
 from prerank.io import DataError
 
 
-class Shape(NamedTuple):
+class DatasetSize(NamedTuple):
     """Rows and targets of a dataset."""
 
     n_rows: int
     n_targets: int
 
 
-def shape_of(name: str) -> Shape:
+def dataset_size(name: str) -> DatasetSize:
     """How large a dataset is, without loading it if the catalogue knows."""
     if name in BUILTIN:
         table = BUILTIN[name].table()
-        return Shape(table.n_cases, table.n_targets)
+        return DatasetSize(table.n_cases, table.n_targets)
     for entry in extra_datasets():
         if entry.name == name:
-            return Shape(entry.n_rows, entry.n_targets)
+            return DatasetSize(entry.n_rows, entry.n_targets)
     try:
         known = dataset(name)
     except DataError:
         names = ", ".join([entry.name for entry in PAPER_DATASETS] + list(BUILTIN))
         raise DataError(f"There is no dataset {name!r}. Known are {names}.") from None
-    return Shape(known.n_rows, known.n_targets)
+    return DatasetSize(known.n_rows, known.n_targets)

@@ -18,9 +18,9 @@ from prerank.studies.protocols import AS_PUBLISHED, EXACT
 from prerank.training import choose_strength
 
 CELL = ["dataset", "prerank"]
-_TESTS = ["null_level", "corrected", "low", "high", "p_value"]
+_TESTS = ["expected_pce", "corrected", "low", "high", "p_value"]
 _SEED_COLUMNS = [*CELL, "strength", "seed", "value", *_TESTS]
-_CELL_COLUMNS = [*CELL, "value", "standard_error", "n_seeds", "null_level", "corrected", "corrected_error", "p_value"]
+_CELL_COLUMNS = [*CELL, "value", "standard_error", "n_seeds", "expected_pce", "corrected", "corrected_error", "p_value"]
 
 
 class Protocol(NamedTuple):
@@ -163,7 +163,7 @@ def summarise(seeds: pd.DataFrame) -> pd.DataFrame:
                 "value": cell["value"].mean(),
                 "standard_error": cell["value"].sem(),
                 "n_seeds": len(cell),
-                "null_level": cell["null_level"].mean(),
+                "expected_pce": cell["expected_pce"].mean(),
                 "corrected": cell["corrected"].mean(),
                 "corrected_error": cell["corrected"].sem(),
                 "p_value": cell_p_value(p_values) if len(p_values) else np.nan,

@@ -90,7 +90,7 @@ def cell_table(
             for name in columns
         ]
         if expected:
-            level = cells.loc[cells["dataset"] == dataset, "null_level"].mean()
+            level = cells.loc[cells["dataset"] == dataset, "expected_pce"].mean()
             entries.append(Entry(ABSENT if np.isnan(level) else f"{level:.3f}"))
         rows.append(Row(_label(ran, dataset), tuple(entries)))
         if any((dataset, name) in theirs for name in columns):
@@ -142,7 +142,7 @@ def cross_cells(results: Results) -> pd.DataFrame:
             cells = summarise(penalised(results, Protocol(training, evaluation)))
             parts.append(cells.assign(training=training, evaluation=evaluation))
     both = pd.concat(parts, ignore_index=True)
-    return both[["dataset", "prerank", "training", "evaluation", "value", "standard_error", "null_level"]]
+    return both[["dataset", "prerank", "training", "evaluation", "value", "standard_error", "expected_pce"]]
 
 
 def cross_table(results: Results, cells: pd.DataFrame, evaluation: str) -> TextTable:

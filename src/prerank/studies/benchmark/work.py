@@ -61,7 +61,7 @@ class Rows(NamedTuple):
     y: Tensor
 
 
-class Prepared(NamedTuple):
+class SplitData(NamedTuple):
     """A dataset on the device: what each seed trains on, and the validation and test rows that models are evaluated on."""
 
     seeds: tuple[int, ...]
@@ -71,7 +71,7 @@ class Prepared(NamedTuple):
     status: str
 
 
-def prepare(dataset: str, seeds: Sequence[int], settings: Settings) -> Prepared:
+def prepare(dataset: str, seeds: Sequence[int], settings: Settings) -> SplitData:
     """Load and split a dataset as the paper did, row by row, and bring it to the device in single precision."""
     table = load(dataset, accept_licence=settings.accept_licence)
     splits = [split(table, seed, order=published_order) for seed in seeds]
@@ -87,7 +87,7 @@ def prepare(dataset: str, seeds: Sequence[int], settings: Settings) -> Prepared:
     sets = {seed: TrainingSet(train.x[i], train.y[i], validation.x[i], validation.y[i]) for i, seed in enumerate(seeds)}
     most = settings.eval_rows
     validation, test = (Rows(part.x[:, :most], part.y[:, :most]) for part in (validation, test))
-    return Prepared(tuple(seeds), sets, validation, test, table.card.status)
+    return SplitData(tuple(seeds), sets, validation, test, table.card.status)
 
 
 def work(fleet: Fleet, settings: Settings, checkpoint: Path | None, progress: Progress | None = None) -> FleetResult:
@@ -181,7 +181,7 @@ def _models(fleet: Fleet, fitted: FittedFleet, batches: int, patience: int, erro
 
 
 def _evaluate(
-    fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings
+    fleet: Fleet, fitted: FittedFleet, data: SplitData, settings: Settings
 ) -> tuple[pd.DataFrame, dict[int, str]]:
     """Every number of every model, and the errors of those that have none, by their place.
 
@@ -221,11 +221,11 @@ def _evaluate(
     return _tidy(fleet, parts), errors
 
 
-_TESTED = ["null_level", "corrected", "low", "high", "p_value"]
+_TESTED = ["expected_pce", "corrected", "low", "high", "p_value"]
 _WHICH = ["place", "part", "protocol", "metric", "prerank"]
 
 
-def _tests(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings, places: list[int]) -> pd.DataFrame:
+def _tests(fleet: Fleet, fitted: FittedFleet, data: SplitData, settings: Settings, places: list[int]) -> pd.DataFrame:
     """Tests and intervals on the test rows: of baselines for every pre-rank, of other models for those they penalise.
 
     These are what the tables need, of the first initialisation; for every model and pre-rank they would take longer than
@@ -250,7 +250,7 @@ def _with_tests(numbers: pd.DataFrame, tested: pd.DataFrame) -> pd.DataFrame:
     joined = numbers.drop(columns=[name for name in ("low", "high", "p_value") if name in numbers]).merge(
         tested[[*_WHICH, *_TESTED]], how="left", on=_WHICH, suffixes=("", " of the test")
     )
-    for name in ("null_level", "corrected"):
+    for name in ("expected_pce", "corrected"):
         joined[name] = joined[f"{name} of the test"].fillna(joined[name])
     return joined
 
@@ -270,7 +270,7 @@ def _some_at_a_time(places: list[int], rows: Rows) -> list[list[int]]:
 
 _RECORD_COLUMNS = [
     "dataset", "training", "penalty", "strength", "seed", "initialisation", "part", "evaluation", "metric", "prerank",
-    "value", "null_level", "corrected", "low", "high", "p_value",
+    "value", "expected_pce", "corrected", "low", "high", "p_value",
 ]  # fmt: skip
 
 
@@ -284,7 +284,7 @@ def _tidy(fleet: Fleet, parts: list[pd.DataFrame]) -> pd.DataFrame:
     return joined.reindex(columns=_RECORD_COLUMNS).reset_index(drop=True)
 
 
-def _curves(fleet: Fleet, fitted: FittedFleet, data: Prepared, settings: Settings, failed: set[int]) -> pd.DataFrame:
+def _curves(fleet: Fleet, fitted: FittedFleet, data: SplitData, settings: Settings, failed: set[int]) -> pd.DataFrame:
     """Reliability curves: of baselines for every pre-rank, of models with the published strength for their own.
 
     These have the curves of their margins too. Of the first initialisation alone.

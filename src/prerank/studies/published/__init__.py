@@ -7,7 +7,13 @@ too narrow, so that even a perfect forecast looks miscalibrated. Indicators were
 of that is here, to reproduce those tables and for nothing else; `PreRankPenalty` and `projected_pit` are the exact way.
 """
 
-from prerank.studies.published.evaluation import BATCH, batch_sizes, published_null_level, published_pce, published_pits
+from prerank.studies.published.evaluation import (
+    BATCH,
+    batch_sizes,
+    published_expected_pce,
+    published_pce,
+    published_pits,
+)
 from prerank.studies.published.penalty import PublishedPenalty
 from prerank.studies.published.softcdf import soft_joint_cdf
 from prerank.studies.published.softdraws import SoftDraws, soft_draws, with_gumbel
@@ -20,7 +26,7 @@ __all__ = [
     "PublishedView",
     "SoftDraws",
     "batch_sizes",
-    "published_null_level",
+    "published_expected_pce",
     "published_pce",
     "published_pit",
     "published_pits",

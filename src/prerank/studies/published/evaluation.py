@@ -55,7 +55,7 @@ def published_pits(
             yield [published_pit(observed, batch, item, soft).clamp(0.0, 1.0) for item in preranks]
 
 
-def published_null_level(n_cases: int) -> float:
+def published_expected_pce(n_cases: int) -> float:
     """What `published_pce` gives a forecast whose PITs are exactly uniform: a mean over batches of 256 and a small last."""
     sizes = batch_sizes(n_cases)
     return sum(pce_null(size, levels=inclusive_levels()).mean for size in sizes) / len(sizes)

@@ -13,7 +13,7 @@ from prerank.forecasts import Forecast, GaussianMixture
 from prerank.preranks import PreRank
 from prerank.studies.published.softdraws import SoftDraws, keyed_noise, soft_streams
 from prerank.studies.published.view import PUBLISHED_RANK, published_pit
-from prerank.training import Numbers, PreRankPenalty, Sizes, Stream, declares_capture
+from prerank.training import ForecastSizes, Numbers, PreRankPenalty, Stream, declares_capture
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class PublishedPenalty:
     preranks: PreRank | tuple[PreRank, ...]
     temperature: float = 100.0
     n_levels: int = 100
-    power: float = 1
+    exponent: float = 1
     n_draws: int = 100
     rank: SmoothRank = PUBLISHED_RANK
 
     def __post_init__(self) -> None:
         # what is refused there makes no sense here either
-        exact = PreRankPenalty(self.preranks, self.temperature, self.n_levels, self.power, self.n_draws)
+        exact = PreRankPenalty(self.preranks, self.temperature, self.n_levels, self.exponent, self.n_draws)
         object.__setattr__(self, "preranks", exact.preranks)
 
     @property
@@ -49,7 +49,7 @@ class PublishedPenalty:
         """A penalty for each pre-rank: this one is their mean."""
         return [replace(self, preranks=item) for item in self._listed]
 
-    def streams(self, sizes: Sizes, n_cases: int) -> dict[str, Stream]:
+    def streams(self, sizes: ForecastSizes, n_cases: int) -> dict[str, Stream]:
         """Numbers of the soft draws to rank, and of those that the copula learns from."""
         return soft_streams(self._listed, sizes, n_cases, self.n_draws)
 
@@ -73,6 +73,6 @@ class PublishedPenalty:
         errors = []
         for item in self._listed:
             pit = published_pit(y, forecast, item, soft, case_weights, self.rank)
-            error = pce_kde(pit, self.temperature, power=self.power, levels=levels, case_weights=case_weights)
+            error = pce_kde(pit, self.temperature, exponent=self.exponent, levels=levels, case_weights=case_weights)
             errors.append(error.mean(-1))
         return torch.stack(errors).mean(0)

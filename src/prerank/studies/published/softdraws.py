@@ -10,7 +10,7 @@ from prerank._kernels import Kernel, kernel_for, register
 from prerank.forecasts import GaussianMixture
 from prerank.preranks import PreRank, needs_of
 from prerank.randomness import key, normal
-from prerank.training import Numbers, SharedNumbers, Sizes, Stream
+from prerank.training import ForecastSizes, Numbers, SharedNumbers, Stream
 
 RANKED, LEARNT = "ranked", "learnt"
 """Streams of the numbers behind the draws that are ranked and behind those that the copula learns from."""
@@ -71,7 +71,7 @@ class SoftDraws(NamedTuple):
         )
 
 
-def soft_streams(preranks: Sequence[PreRank], sizes: Sizes, n_cases: int, n_draws: int) -> dict[str, Stream]:
+def soft_streams(preranks: Sequence[PreRank], sizes: ForecastSizes, n_cases: int, n_draws: int) -> dict[str, Stream]:
     """Numbers of `n_draws` soft draws, which models of one seed share: to rank, and to learn from where a pre-rank does."""
     shape = (n_cases, n_draws, sizes.n_components, sizes.n_targets + 1)
     stream = Stream(shape, with_gumbel, shared=True)
