@@ -8,7 +8,7 @@ from typing import Any
 def public_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package whose public names are found in the modules that `homes` says.
 
-    >>> look_up, names = public_names("prerank", {"counted": "wording"})
+    >>> look_up, names = public_names("prerank", {"counted": "_wording"})
     >>> look_up("counted")(2, "case"), names()
     ('2 cases', ['counted'])
     """

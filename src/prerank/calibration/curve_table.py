@@ -22,9 +22,8 @@ _MOST_CODES = 4096  # different intervals up to which counting is cheaper than s
 class CurveTable(Protocol):
     """The points of some projections, ready for summing."""
 
-    @property
-    def width(self) -> int:
-        """Numbers of a temporary per case and projection, for the choice of chunks."""
+    def numbers_of_a_set(self, n_cases: int) -> int:
+        """How many numbers the temporaries of a set of so many cases hold for a projection, for the choice of chunks."""
         ...
 
     def sums(self, rows: Tensor, weights: Tensor | None) -> Tensor:
@@ -49,9 +48,8 @@ class Coded(NamedTuple):
     codes: Tensor
     curves: Tensor
 
-    @property
-    def width(self) -> int:
-        return 1
+    def numbers_of_a_set(self, n_cases: int) -> int:
+        return max(n_cases, len(self.curves))
 
     def sums(self, rows: Tensor, weights: Tensor | None) -> Tensor:
         n_sets, n_cases = rows.shape
@@ -125,9 +123,8 @@ class Summed(NamedTuple):
     unit: Tensor | None
     levels: Tensor
 
-    @property
-    def width(self) -> int:
-        return 16
+    def numbers_of_a_set(self, n_cases: int) -> int:
+        return 16 * n_cases
 
     def _bounds(self, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
         lower, upper = self.lower[rows], self.upper[rows]

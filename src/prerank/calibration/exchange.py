@@ -97,8 +97,8 @@ class PointTables(NamedTuple):
         write: Callable[[slice, Tensor, Tensor], None],
     ) -> None:
         """Curves summed over the cases, piece by piece: which replicates, which projections, (R, S, J, k)."""
-        widest = max(table.width * len(columns) for columns, table in self.tables)
-        size = at_once(self.n_sets * self.n_cases * widest, self.levels.device)
+        largest = max(table.numbers_of_a_set(self.n_cases) * len(columns) for columns, table in self.tables)
+        size = at_once(self.n_sets * largest, self.levels.device)
 
         def work(start: int) -> None:
             part = slice(start, min(start + size, n_replicates))

@@ -49,7 +49,7 @@ class PreRankPenalty:
 
     See Also
     --------
-    fit : trains a fleet with it
+    training.fit : trains a fleet with it
     tune : chooses its strength
 
     Examples
