@@ -136,7 +136,7 @@ def test_p_values_bands_and_replicates_are_those_of_the_formulas():
         score = (values - values.mean()) / values.std(correction=0)
         return above - 0.5 * (1 + score / (1 + score.abs()))
 
-    smallest = torch.minimum(torch.minimum(places(mean), places(largest)), places(pooled))
+    smallest = torch.minimum(torch.minimum(places(mean) / 2, places(largest)), places(pooled))
     p_value = float((smallest <= smallest[0] + 1e-5).double().mean())  # one step of the tie-break is 1e-6
     assert float(test.p_value[0]) == pytest.approx(p_value)
     # single projections: the data's place by the exact law, that of every replicate among all, adjusted in steps
@@ -358,11 +358,12 @@ def test_the_smallest_p_value_is_ranked_among_those_of_all_replicates():
 
     p_values = [p_value_of(row) for row in range(200)]
     assert sorted(round(200 * p) for p in p_values) == list(range(1, 201))
-    # none is below the smallest of the three, or above three times that
+    # none is below the smallest of the three, that of the mean halved, or above four times that
     shares = [exceedance(values)[:, 0] for values in (found.pce.mean(-1), found.pce.amax(-1), pooled)]
+    shares[0] = shares[0] / 2
     smallest = torch.stack(shares).amin(0)
     assert (torch.tensor(p_values) >= smallest - 1e-9).all()
-    assert (torch.tensor(p_values) <= 3 * smallest + 1e-9).all()
+    assert (torch.tensor(p_values) <= 4 * smallest + 1e-9).all()
 
 
 # -- blocks

@@ -18,6 +18,7 @@ from prerank.calibration.random_signs import Setting, SignReplicates, SignTest
 FEWEST_SIGNS = 10  # cases from which on signs are enough; of fewer, projections are tested one by one
 FEWEST_STEPS = 30  # cases from which on p-values are adjusted in steps with the same signs; of fewer by Holm's method
 _STEPS = 1 << 20  # in which ties between statistics are broken
+_SHARES = (2.0, 1.0, 1.0)  # of the level that mean, maximum and pooled curve have: the mean sees what the others do not
 
 Picked = Callable[[slice, PreRankPIT, int], Replicates | None]
 """Statistics of the data (row 0) and of B replicates that pick points, for the projections (columns) of one pre-rank."""
@@ -162,9 +163,9 @@ def _by_signs(
     """Mean and maximum of the projections' PCEs over the expected ones (S, k), against random signs of cases or blocks.
 
     The mean sees errors in all projections, the maximum one in a single one, and the PCE of the mean curve (`pooled`, where
-    there are several) an error that all projections share. The smallest of their p-values is compared with that of every
-    replicate, so that taking it costs what it should. `own` (S, k) are the exact p-values of single projections, where
-    they are known.
+    there are several) an error that all projections share. The smallest of their p-values, that of the mean halved, is
+    compared with that of every replicate, so that taking it costs what it should. `own` (S, k) are the exact p-values of
+    single projections, where they are known.
     """
     n_replicates = len(found.pce) - 1
     of_signs = found.pce[1:].mean(0)
@@ -172,8 +173,9 @@ def _by_signs(
     relative = torch.where(unit > 0, found.pce / unit, 0.0)
     statistic = relative.mean(-1)
     if pooled is not None:
-        several = [_resolved(values) for values in (statistic, relative.amax(-1), pooled)]
-        statistic = -torch.stack(several).amin(0)
+        several = (statistic, relative.amax(-1), pooled)
+        each = [_resolved(values) / share for values, share in zip(several, _SHARES, strict=True)]
+        statistic = -torch.stack(each).amin(0)
     p_values = exceedance(statistic)
     p_value = p_values[0]
     strengths = _resolved(found.pce) if own is None else _with_own(found, len(found.pce) * own)

@@ -49,7 +49,7 @@ class PreRankPenalty:
 
     See Also
     --------
-    training.fit : trains a fleet with it
+    training.loop.fit : trains a fleet with it
     tune : chooses its strength
 
     Examples
