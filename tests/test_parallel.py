@@ -471,6 +471,19 @@ def test_what_torch_was_told_is_a_limit() -> None:
         assert granted_threads() == 2
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no affinity")
+def test_the_processors_of_this_process_are_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not those of another one: process 1 may have more."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    monkeypatch.setattr("prerank._parallel.granted.cgroup_quota", lambda: None)
+    own = {0: {3}, 1: {0, 1, 2, 3}}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: own[process])
+    assert granted_threads() == 1
+    own[0] = {1, 3}
+    assert granted_threads() == 2
+
+
 def test_a_share_of_a_processor_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for quota, granted in ((0.5, 1), (1.5, 2), (64.0, 4)):
         monkeypatch.setattr("prerank._parallel.granted.cgroup_quota", lambda quota=quota: quota)

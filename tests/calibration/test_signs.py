@@ -764,3 +764,9 @@ def test_a_row_of_one_projection_may_stand_beside_rows_of_several():
     for g, item in enumerate(preranks):
         alone = pce_test(ranked(x, [item], exchangeable=True), n_replicates=199)
         assert torch.equal(alone.p_value[0], together.p_value[g])
+
+
+def test_a_curve_that_cannot_vary_has_a_spread_of_zero_and_not_of_a_rounding_error():
+    setting = Setting(7, LEVELS, 0)
+    squares = (LEVELS.square() / 7)[:, None] * (1 - 1e-15)
+    assert (signs.spread_from(squares, setting) == 0).all()
