@@ -18,7 +18,7 @@ from torch import Tensor
 import prerank._chunks
 from prerank import Custom, Ensemble, GaussianMixture, Location, Recalibrator, crps, energy_score, projected_pit
 from prerank._parallel import granted_threads, in_threads, single_threaded, single_threaded_blas, spreading
-from prerank._parallel.granted import VARIABLE, cgroup_quota
+from prerank._parallel.granted import VARIABLE, _processors, cgroup_quota
 from prerank.recalibration import Affine, Dressing, HighestDensityRegions, Tilt
 
 
@@ -472,16 +472,10 @@ def test_what_torch_was_told_is_a_limit() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no affinity")
-def test_the_processors_of_this_process_are_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_processors_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not those of another one: process 1 may have more."""
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
-    monkeypatch.setattr("prerank._parallel.granted.cgroup_quota", lambda: None)
-    own = {0: {3}, 1: {0, 1, 2, 3}}
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: own[process])
-    assert granted_threads() == 1
-    own[0] = {1, 3}
-    assert granted_threads() == 2
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0: {1, 3}, 1: {0, 1, 2, 3}}[process])
+    assert _processors() == 2
 
 
 def test_a_share_of_a_processor_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
