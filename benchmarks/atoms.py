@@ -23,7 +23,7 @@ import torch
 
 from prerank import HDR, Ensemble, Marginal, Scale
 from prerank.calibration import pce, pce_null, projected_pit
-from prerank.datasets.splitting import PAPER_SPLIT, keyed_order
+from prerank_paper.datasets.splitting import PAPER_SPLIT, keyed_order
 from prerank.regression import MixtureRegressor
 from prerank.scores import Fair, energy_score
 

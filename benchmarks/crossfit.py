@@ -26,7 +26,7 @@ from sklearn.model_selection import KFold
 from torch import Tensor
 
 from prerank import Ensemble, GaussianMixture, Recalibrator, energy_score, nll, paper_preranks, pce, projected_pit
-from prerank.datasets import load, split
+from prerank_paper.datasets import load, split
 from prerank.forecasts import Mixed, equal_mixture, equally_weighted_draws
 from prerank.forecasts.equal_mixture import side_by_side
 from prerank.randomness import numpy_generator

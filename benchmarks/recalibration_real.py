@@ -27,8 +27,8 @@ from torch import Tensor
 
 from other_bases import BASES, basis
 from prerank import Ensemble, GaussianMixture, Recalibrator, energy_score, paper_preranks, pce, pce_test, projected_pit
-from prerank.datasets import load, split
-from prerank.datasets.splitting import PAPER_SEEDS, published_order
+from prerank_paper.datasets import load, split
+from prerank_paper.datasets.splitting import PAPER_SEEDS, published_order
 from prerank.forecasts import Forecast, equally_weighted_draws
 from prerank.recalibration import (
     Affine,

@@ -14,8 +14,8 @@ import os
 
 import torch
 
-from prerank.datasets import load, split
-from prerank.datasets.catalogue import PAPER_DATASETS
+from prerank_paper.datasets import load, split
+from prerank_paper.datasets.catalogue import PAPER_DATASETS
 from prerank.io import DataError
 from prerank.preranks import paper_preranks
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit

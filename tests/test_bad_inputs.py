@@ -43,9 +43,10 @@ from prerank.arrays import as_observations, as_tensor
 from prerank.calibration import RandomisedRank, SmoothRank, centred_levels, inclusive_levels, pce_kde
 from prerank.calibration.checks import checked_case_ids, require_how
 from prerank.calibration.pit import ClosedForm, EmpiricalRank
-from prerank.datasets import Table, split
-from prerank.datasets.cleaning import clean
-from prerank.datasets.splitting import SplitProtocol
+from prerank.datasets import Table
+from prerank_paper.datasets import split
+from prerank_paper.datasets.cleaning import clean
+from prerank_paper.datasets.splitting import SplitProtocol
 from prerank.forecasts import differentiable_draws, equally_weighted_draws
 from prerank.io.errors import DataError
 from prerank.preranks import SquaredDifference

@@ -11,7 +11,7 @@ import torch
 import prerank
 from prerank import Location, PreRankPenalty, check, crps, energy_score, nll, projected_pit, variogram_score
 from prerank.calibration import SmoothRank, smooth_pit
-from prerank.studies.published import PublishedPenalty, published_pce
+from prerank_paper.published import PublishedPenalty, published_pce
 from prerank.training import EnergyScore, NegativeLogLikelihood, evaluate
 
 PACKAGES = (

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from prerank.datasets.catalogue import PAPER_DATASETS
-from prerank.studies.benchmark.agreement import AT_SELECTED, candidates, compare, shares
-from prerank.studies.benchmark.effects import calibration_changes, counts, degradation_table, LEVEL
-from prerank.studies.benchmark.findings import computing_table, model_minutes, overstated, price, rejection_table
-from prerank.studies.benchmark.paper_values import paper_minutes, paper_table
-from prerank.studies.benchmark.plan import PRERANKS
-from prerank.studies.benchmark.records import read_results, Results
-from prerank.studies.benchmark.report import at_selected_strengths
-from prerank.studies.benchmark.spread import against_spread, baseline_networks
-from prerank.studies.benchmark.strengths import all_along, strength_table, tightness_table, trend_table
-from prerank.studies.benchmark.summaries import at_tuned_strength, baseline, CELL, datasets_run, EXACT_PROTOCOL, is_exact, paper_cells, penalised, Protocol, PROTOCOLS, PUBLISHED_PROTOCOL, summarise, Tuned
-from prerank.studies.variants import TRUE_OWN, TRUE_RAW, TRUE_RELATIVE
+from prerank_paper.datasets.catalogue import PAPER_DATASETS
+from prerank_paper.report.agreement import AT_SELECTED, candidates, compare, shares
+from prerank_paper.report.effects import calibration_changes, counts, degradation_table, LEVEL
+from prerank_paper.report.findings import computing_table, model_minutes, overstated, price, rejection_table
+from prerank_paper.report.paper_values import paper_minutes, paper_table
+from prerank_paper.benchmark.plan import PRERANKS
+from prerank_paper.benchmark.records import read_results, Results
+from prerank_paper.report.write import at_selected_strengths
+from prerank_paper.report.spread import against_spread, baseline_networks
+from prerank_paper.report.strengths import all_along, strength_table, tightness_table, trend_table
+from prerank_paper.report.summaries import at_tuned_strength, baseline, CELL, datasets_run, EXACT_PROTOCOL, is_exact, paper_cells, penalised, Protocol, PROTOCOLS, PUBLISHED_PROTOCOL, summarise, Tuned
+from prerank_paper.ablations import TRUE_OWN, TRUE_RAW, TRUE_RELATIVE
 
 ROOT = Path(__file__).parents[2]
 TEXT, PAGE = ROOT / "docs" / "_build" / "benchmark.md.in", ROOT / "docs" / "benchmark.md"

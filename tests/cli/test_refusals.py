@@ -92,7 +92,7 @@ def test_simulate_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
 def test_a_disk_that_takes_no_more_is_told_by_the_command_itself(tmp_path):
     """A limit on the size of files is the full disk that every user can have; the figure has more than 10,000 bytes."""
     pytest.importorskip("resource", reason="limits of a process are a matter of Unix")
-    code = f"import resource, prerank.cli.study; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); {RUN}"
+    code = f"import resource, prerank_paper.cli.simulations; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); {RUN}"
     arguments = ["simulate", "marginal", "--cases", "50", "--out", str(tmp_path)]
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
@@ -161,6 +161,6 @@ def test_a_bug_keeps_its_traceback(tmp_path, monkeypatch):
     def broken(*_, **__):
         raise KeyError("table")
 
-    monkeypatch.setattr("prerank.cli.study.run_marginal", broken)
+    monkeypatch.setattr("prerank_paper.cli.simulations.run_marginal", broken)
     result = invoke("simulate", "marginal", "--out", tmp_path)
     assert isinstance(result.exception, KeyError)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from prerank.datasets.cleaning import clean
-from prerank.datasets.selection import LastColumns, Selection, select
+from prerank_paper.datasets.cleaning import clean
+from prerank_paper.datasets.selection import LastColumns, Selection, select
 from prerank.io import DataError
 from prerank.io.arff import parse_arff
 from prerank.io.formats import Arff, Csv, Feather, Parquet, format_of

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from prerank.cli.main import app
-from prerank.studies.benchmark.run import Summary
+from prerank_paper.benchmark.run import Summary
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -294,9 +294,9 @@ def run(known: How, folder: Path, empty: Path) -> str:
         patch.setenv("PRERANK_CACHE", str(empty))
         patch.delenv("PRERANK_DATA", raising=False)
         if not known.works:  # the command reads its options and prepares; what takes long is left out
-            patch.setattr("prerank.studies.benchmark.run.run_benchmark", lambda *_, **__: Summary(0, 0, []))
+            patch.setattr("prerank_paper.benchmark.run.run_benchmark", lambda *_, **__: Summary(0, 0, []))
             for study in ("simulation_study", "power_study"):
-                patch.setattr(f"prerank.cli.study.{study}", lambda *_: [])
+                patch.setattr(f"prerank_paper.cli.simulations.{study}", lambda *_: [])
         result = CliRunner().invoke(app, shlex.split(known.instead)[1:])
     assert result.exit_code == 0, f"{known.instead}: {result.output}"
     return result.output

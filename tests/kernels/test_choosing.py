@@ -11,7 +11,7 @@ import torch
 
 from prerank._kernels import Kernel, choosing, kernel_for, register, rows, without
 from prerank.preranks import paper_preranks
-from prerank.studies.published import PublishedPenalty
+from prerank_paper.published import PublishedPenalty
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from prerank.preranks import HDR, PCA, Copula, Custom, Dependency, Location, Marginal, Scale
-from prerank.studies.published import PublishedPenalty
+from prerank_paper.published import PublishedPenalty
 from prerank.training import EnergyScore, FitOptions, PreRankPenalty, Run, TrainingSet, fit, loop
 from prerank.training import cuda_graph as capture
 from prerank.training.fleet import Architecture, adam, new_fleet, note_scores

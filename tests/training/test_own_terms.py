@@ -10,7 +10,7 @@ from prerank.calibration import pce, projected_pit
 from prerank.forecasts import GaussianMixture
 from prerank.preranks import Custom, Location, Marginal, Scale, needs_of, paper_preranks
 from prerank.scores import energy_score
-from prerank.studies.published import PublishedPenalty
+from prerank_paper.published import PublishedPenalty
 from prerank.training import (
     Architecture,
     EnergyScore,

@@ -9,13 +9,13 @@ import typer
 
 from prerank import __version__
 from prerank.cli import datasets
-from prerank.cli.benchmark import benchmark
+from prerank_paper.cli.benchmark import benchmark
 from prerank.cli.check import check
 from prerank.cli.demo import demo
 from prerank.cli.recalibrate import recalibrate
 from prerank.cli.refusal import Commands
-from prerank.cli.report import report
-from prerank.cli.simulate import simulate
+from prerank_paper.cli.report import report
+from prerank_paper.cli.simulate import simulate
 
 app = typer.Typer(
     name="prerank",

@@ -6,10 +6,10 @@
 ((800, 2), (400, 2))
 """
 
-from prerank.datasets.builtin import Diabetes
-from prerank.datasets.catalogue import Dataset, dataset
-from prerank.datasets.loading import fetch, load, load_file
-from prerank.datasets.splitting import Part, Split, SplitProtocol, split
+from prerank_paper.datasets.builtin import Diabetes
+from prerank_paper.datasets.catalogue import Dataset, dataset
+from prerank_paper.datasets.loading import fetch, load, load_file
+from prerank_paper.datasets.splitting import Part, Split, SplitProtocol, split
 from prerank.datasets.standardise import Standardiser
 from prerank.datasets.synthetic import Bimodal, ClaytonDependent, Heteroscedastic
 from prerank.datasets.table import Card, Table

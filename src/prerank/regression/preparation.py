@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from prerank.datasets import Standardiser
-from prerank.datasets.splitting import keyed_order
+from prerank_paper.datasets.splitting import keyed_order
 from prerank.datasets.variation import require_variation
 from prerank.io import DataError
 from prerank.regression.dequantising import Dequantiser
