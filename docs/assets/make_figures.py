@@ -14,9 +14,9 @@ from prerank.forecasts import equally_weighted_draws
 from prerank.plotting.diagnosis import histogram_panel
 from prerank.plotting.recalibration import recalibration_figure
 from prerank.plotting.style import BLUE, GREY, ORANGE, new_figure, quiet_style, save_figure
+from prerank_paper.benchmark.records import read_results
 from prerank_paper.report.figures import story_figure, trained_figure
 from prerank_paper.report.findings import overstated
-from prerank_paper.benchmark.records import read_results
 from prerank_paper.report.summaries import EXACT_PROTOCOL, Protocol, baseline, penalised, summarise
 
 HERE = Path(__file__).parent

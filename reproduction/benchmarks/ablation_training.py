@@ -1,9 +1,9 @@
 """What makes a penalty work: the draws, the temperature, the closed form, or the directions?
 
-    python benchmarks/ablation_training.py --device cuda                            # households, air, births2
-    python benchmarks/ablation_training.py diabetes --seeds 0 --max-epochs 2        # a trial on a CPU
+    python reproduction/benchmarks/ablation_training.py --device cuda                            # households, air, births2
+    python reproduction/benchmarks/ablation_training.py diabetes --seeds 0 --max-epochs 2        # a trial on a CPU
 
-    python benchmarks/ablation_training.py --out A --others B results/benchmark     # tables of what several folders have
+    python reproduction/benchmarks/ablation_training.py --out A --others B results/benchmark  # tables of several folders
 
 Seven ways to train between the published penalty and the exact one (`prerank_paper.ablations`), at strength 10, five seeds,
 each on every pre-rank that it concerns, with baselines: one fleet for each dataset. Results are kept as those of `prerank
@@ -16,12 +16,12 @@ from pathlib import Path
 import pandas as pd
 
 from prerank._writing import whole_file
+from prerank_paper.ablations import VARIANTS
 from prerank_paper.benchmark.plan import NONE, PRERANKS, Ablation
 from prerank_paper.benchmark.records import Results, read_results
 from prerank_paper.benchmark.run import run_benchmark
-from prerank_paper.report.summaries import EXACT_PROTOCOL, PUBLISHED_PROTOCOL, Protocol, baseline, penalised
 from prerank_paper.benchmark.work import Settings
-from prerank_paper.ablations import VARIANTS
+from prerank_paper.report.summaries import EXACT_PROTOCOL, PUBLISHED_PROTOCOL, Protocol, baseline, penalised
 
 
 def table(results: Results) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Compile the kernels of a training step for a GPU that is not there: registers, stack, seconds.
 
-    python benchmarks/compile_kernels.py [--targets 2 6 16] [--capability 90]      # Triton is needed, a GPU is not
+    python reproduction/benchmarks/compile_kernels.py [--targets 2 6 16] [--capability 90]  # Triton is needed, a GPU is not
 
 Triton compiles for any GPU; only to start a kernel takes one. So a kernel that does not compile, or that spills registers
 (STACK), is found before time on a GPU is spent. Nothing is computed: a step runs on a CPU, kernels are compiled in the
@@ -27,8 +27,8 @@ from triton.runtime.jit import JITFunction
 
 from prerank._kernels import choosing
 from prerank.preranks import paper_preranks
-from prerank_paper.published import PublishedPenalty
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
+from prerank_paper.published import PublishedPenalty
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 

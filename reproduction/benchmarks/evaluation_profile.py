@@ -1,7 +1,7 @@
 """Where the time of a fleet's evaluation goes: the library's functions by the seconds that they take, children included.
 
-    python benchmarks/evaluation_profile.py house --device cuda        # one GPU, half a minute
-    python benchmarks/evaluation_profile.py ansur2 --seeds 0           # a trial on a CPU, under a minute
+    python reproduction/benchmarks/evaluation_profile.py house --device cuda        # one GPU, half a minute
+    python reproduction/benchmarks/evaluation_profile.py ansur2 --seeds 0           # a trial on a CPU, under a minute
 
 The fleet is that of the benchmark, trained for one epoch. On a GPU it is evaluated twice and the second time is shown, when
 all kernels are compiled; a function that waits for the device is charged with what was under way.
@@ -13,9 +13,9 @@ import pstats
 from pathlib import Path
 
 import prerank
-from prerank_paper.benchmark import Grid, Settings
+from prerank_paper.benchmark.plan import Grid
+from prerank_paper.benchmark.work import Settings, work
 from prerank_paper.datasets.sizes import dataset_size
-from prerank_paper.benchmark.work import work
 
 HOME = Path(prerank.__file__).parent
 

@@ -1,6 +1,6 @@
 """A fleet of E equals E fleets of one, in single precision on a GPU: every parameter after 50 steps, per pre-rank.
 
-python benchmarks/fleet.py --device cuda
+python reproduction/benchmarks/fleet.py --device cuda
 """
 
 import argparse
@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 
 from prerank.preranks import paper_preranks
-from prerank_paper.published import PublishedPenalty
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
+from prerank_paper.published import PublishedPenalty
 
 
 class Comparison(NamedTuple):

@@ -1,6 +1,6 @@
 """The households baseline, five seeds, next to the paper: does the as-published protocol reproduce its table?
 
-PRERANK_DATA=folder python benchmarks/households.py
+PRERANK_DATA=folder python reproduction/benchmarks/households.py
 """
 
 from pathlib import Path
@@ -8,11 +8,11 @@ from pathlib import Path
 import pandas as pd
 import torch
 
+from prerank.preranks import paper_preranks
+from prerank.training import Bar, FitOptions, Run, TrainingSet, fit
 from prerank_paper.datasets import load, split
 from prerank_paper.datasets.splitting import PAPER_SEEDS, published_order
-from prerank.preranks import paper_preranks
 from prerank_paper.evaluation import evaluate_both
-from prerank.training import Bar, FitOptions, Run, TrainingSet, fit
 
 # Baseline PCE of the paper (its table of the unregularised model), and the range of its regularised NLL and energy score.
 PAPER = {

@@ -1,10 +1,10 @@
 """What each kernel gives: a step of 180 models with all kernels, and with one of them switched off.
 
-    python benchmarks/kernel_shares.py                        # one GPU, about five minutes; goes on where it was stopped
-    python benchmarks/kernel_shares.py --spare 2              # then without all that give less than 2 %, together
-    python benchmarks/kernel_shares.py --write results/kernels/shares.csv      # what has been measured, as a table
+    python reproduction/benchmarks/kernel_shares.py  # one GPU, about five minutes; goes on where it was stopped
+    python reproduction/benchmarks/kernel_shares.py --spare 2  # then without all that give less than 2 %, together
+    python reproduction/benchmarks/kernel_shares.py --write results/kernels/shares.csv  # what has been measured, as a table
 
-Steps are those of `benchmarks/step_times.py`, in which a validation is included; those of the exact protocol, and of the
+Steps are those of `step_times.py`, in which a validation is included; those of the exact protocol, and of the
 published one for the kernels that only it uses. All kernels are timed three times in between: their range is the noise.
 The shares do not add up, since penalties run beside each other. A JSON line is written for each measurement.
 """

@@ -1,7 +1,7 @@
 """Do the GPU kernels compute what the plain code computes? Values and gradients against float64, fresh random inputs.
 
-python benchmarks/kernels.py      # on a machine with an NVIDIA GPU and Triton
-TRITON_INTERPRET=1 python benchmarks/kernels.py --dimensions 2      # with Triton and no GPU: slow, in Triton's interpreter
+python reproduction/benchmarks/kernels.py      # on a machine with an NVIDIA GPU and Triton
+TRITON_INTERPRET=1 python reproduction/benchmarks/kernels.py --dimensions 2  # with Triton and no GPU: slow, interpreted
 """
 
 import argparse
@@ -22,10 +22,10 @@ from prerank.preranks import Dependency, Scale, principal_directions
 from prerank.preranks.joint_cdf import smooth_log_joint_cdf
 from prerank.preranks.point_density import bandwidths
 from prerank.randomness import mix, normal, normals_of_step
-from prerank_paper.published import soft_draws, soft_joint_cdf, with_gumbel
 from prerank.training import TrainingSet
 from prerank.training.batches import Batches
 from prerank.training.fleet import Architecture, Run, adam, all_finite, new_fleet
+from prerank_paper.published import soft_draws, soft_joint_cdf, with_gumbel
 
 LIMIT = 2e-4  # float32 arithmetic through a Cholesky factor of moderate condition; tf32 would give 1e-3
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

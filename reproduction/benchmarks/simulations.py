@@ -1,6 +1,6 @@
 """The simulation studies measured: uniform p-values of a true forecast, and the time of both studies at full size.
 
-    python benchmarks/simulations.py [--repetitions 200] [--cases 100] [--skip-times]
+    python reproduction/benchmarks/simulations.py [--repetitions 200] [--cases 100] [--skip-times]
 
 Prints, for each simulation and pre-rank, the p-value of a Kolmogorov-Smirnov test that the p-values of `repetitions` true
 forecasts are uniform, and the share of them at or below 5 %. Writes nothing.

@@ -1,6 +1,6 @@
 """Where the time of a training step goes on a GPU: kernels by name, their launches and microseconds in a step.
 
-    python benchmarks/step_profile.py [--targets 2 6 16] [--protocol exact] [--rows 25]      # one GPU, a minute
+    python reproduction/benchmarks/step_profile.py [--targets 2 6 16] [--protocol exact] [--rows 25]      # one GPU, a minute
 
 The fleet is that of `step_times.py`. Kernels of parallel branches run at the same time, so that their microseconds add up
 to more than the step takes; the share of a step in which no kernel runs is printed beside it.
@@ -15,8 +15,8 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from prerank_paper.protocols import AS_PUBLISHED, EXACT
 from prerank.training import FitOptions, fit
+from prerank_paper.protocols import AS_PUBLISHED, EXACT
 from step_times import all_of, grid
 from training import BATCH, make_set
 

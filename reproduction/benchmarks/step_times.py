@@ -1,7 +1,7 @@
 """Milliseconds of a training step: fleets of both protocols, the hardware's limit, and a peer by vmap, from one run.
 
-    python benchmarks/step_times.py --out build/step_times.csv      # one GPU, six to nine minutes; resumes
-    python benchmarks/step_times.py --device cpu --quick            # a trial on a CPU, under a minute
+    python reproduction/benchmarks/step_times.py --out build/step_times.csv      # one GPU, six to nine minutes; resumes
+    python reproduction/benchmarks/step_times.py --device cpu --quick            # a trial on a CPU, under a minute
 
 The fleet is the grid of one dataset: seven pre-ranks by five strengths by five seeds, and five baselines. "All" is all of
 it, then come every third and every ninth model, and each pre-rank alone. A step of ours has its share of the validation in
@@ -25,12 +25,12 @@ import torch
 
 import vmap_peer
 from prerank.preranks import paper_preranks
-from prerank_paper.benchmark.precompile import Kind, compile_first
+from prerank.training import PreRankPenalty, Run
 from prerank_paper.benchmark.plan import PUBLISHED_STRENGTH, preranks_of
+from prerank_paper.benchmark.precompile import Kind, compile_first
 from prerank_paper.benchmark.work import Settings, device_name, processor_name
 from prerank_paper.protocols import AS_PUBLISHED, EXACT
 from prerank_paper.published import PublishedPenalty
-from prerank.training import PreRankPenalty, Run
 from training import BATCH, COMPONENTS, DRAWS, FEATURES, SEEDS, STRENGTHS, make_set, milliseconds_per_step
 
 PENALTIES = {EXACT: PreRankPenalty, AS_PUBLISHED: PublishedPenalty}

@@ -1,6 +1,6 @@
 """Milliseconds per training step on a CPU: each pre-rank alone, in a fleet, and against a plain implementation.
 
-python benchmarks/training.py      # two CPU cores: ratios to a plain loop, D = 4 and 16
+python reproduction/benchmarks/training.py      # two CPU cores: ratios to a plain loop, D = 4 and 16
 
 All numbers of the table come from one run; absolute times are those of the machine. A GPU has `step_times.py`.
 """
@@ -15,7 +15,7 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 
 from prerank.preranks import paper_preranks
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
-from prerank.training.progress import Stopwatch
+from prerank_paper.benchmark.timing import Stopwatch
 
 BATCH, DRAWS, FEATURES, COMPONENTS = 256, 100, 10, 5
 STRENGTHS = (0.01, 0.1, 1.0, 5.0, 10.0)

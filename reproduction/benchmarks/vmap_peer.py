@@ -1,7 +1,7 @@
 """The same fleet as one would write it with torch.func and torch.compile: a peer for the library's own training step.
 
-    python benchmarks/vmap_peer.py --verify                    # loss and gradients equal the library's, every pre-rank
-    python benchmarks/vmap_peer.py --verify --compile          # the same through torch.compile
+    python reproduction/benchmarks/vmap_peer.py --verify  # loss and gradients equal the library's, every pre-rank
+    python reproduction/benchmarks/vmap_peer.py --verify --compile          # the same through torch.compile
 
 One model is an `nn.Module` and a loss of one minibatch; `torch.func.stack_module_state`, `functional_call` and `vmap` make
 a fleet of it, and `torch.compile` fuses loss, gradients and Adam into one step, replayed as a CUDA graph on a GPU. The

@@ -1,24 +1,25 @@
 """The whole study on one GPU, in parts that may be cut off at any time and gone on with: times, memory, and comparisons.
 
-    python benchmarks/whole_study.py exact --mps --processes 8 --out OUT    # 15 datasets, from an empty compile cache
-    python benchmarks/whole_study.py published --seconds 560 --out OUT      # the other protocol, into the same results
-    python benchmarks/whole_study.py beside turn old kills --old TREE --mps --seconds 560 --out OUT
-    python benchmarks/whole_study.py ablation --mps --processes 3 --out OUT # ways to train between the protocols
-    python benchmarks/whole_study.py timings --seconds 560 --out OUT        # steps by pre-rank, 100 and 1,000 draws
-    python benchmarks/whole_study.py unpack --out OUT                       # on the machine where the results are wanted
+    cd reproduction/benchmarks
+    python whole_study.py exact --mps --processes 8 --out OUT    # 15 datasets, from an empty compile cache
+    python whole_study.py published --seconds 560 --out OUT      # the other protocol, into the same results
+    python whole_study.py beside turn old kills --old TREE --mps --seconds 560 --out OUT
+    python whole_study.py ablation --mps --processes 3 --out OUT # ways to train between the protocols
+    python whole_study.py timings --seconds 560 --out OUT        # steps by pre-rank, 100 and 1,000 draws
+    python whole_study.py unpack --out OUT                       # on the machine where the results are wanted
 
-exact, published   the grid, four fleets beside each other; `WORK/grid` is a results folder of `prerank report`
+exact, published   the grid, four fleets beside each other; `WORK/grid` is a results folder of `prerank-paper report`
 beside             five datasets at the same time
 turn               the same, one fleet after the other: times, and the same bits as beside each other
-old                the same with the code of another revision, unpacked under TREE: times from the same machine
-kills              two datasets, killed and resumed three times; and again with one of two processes killed once
+old                the same by the script and code of another revision, unpacked under TREE: times from the same machine
+kills              two datasets, killed and resumed three times; and again with one of two processes killed, and resumed
 timings            the timing runs of the grid
 ablation           the fleets of `ablation_training.py`, which makes tables of `WORK/ablation`
 
 Each part has a compile cache of its own, empty when it begins (kills, ablation and timings begin with what other parts
 compiled). What it took stands in OUT/whole_study.json, the results in OUT/study.tar.gz.00 and so on, none larger than
 15 MiB: finished fleets first, then as many checkpoints as there is room for. A part that is finished is not run again.
-Only PYTHONPATH=src and the data (PRERANK_DATA) are needed.
+Only PYTHONPATH=src:reproduction/src and the data (PRERANK_DATA) are needed.
 """
 
 import argparse
@@ -66,17 +67,21 @@ class Job:
 
 
 def run_job(job: Job) -> int:
-    """In a process of its own, with whatever revision of the library is on its path."""
-    from prerank.studies import benchmark
+    """In a process of its own."""
+    from prerank_paper.benchmark.executors import InProcesses, InTurn
+    from prerank_paper.benchmark.plan import Grid
+    from prerank_paper.benchmark.run import run_benchmark
+    from prerank_paper.benchmark.work import Settings
+    from prerank_paper.datasets.sources import available_locally
 
-    names = job.datasets or (None if job.ablation else _available())
+    names = job.datasets or (None if job.ablation else available_locally(accept_licence=True))
     wanted = asdict(job) | {"datasets": names, "accept_licence": True}
 
     def known(kind: Any) -> dict[str, Any]:
         return {f.name: wanted[f.name] for f in fields(kind) if wanted.get(f.name) is not None}
 
-    grid = _ablation(known) if job.ablation else benchmark.Grid(**known(benchmark.Grid))
-    executor = benchmark.Beside(job.processes) if job.processes > 1 else benchmark.InTurn()
+    grid = _ablation(known) if job.ablation else Grid(**known(Grid))
+    executor = InProcesses(job.processes) if job.processes > 1 else InTurn()
     start = time.monotonic()
 
     def tell(state: Any) -> None:
@@ -84,10 +89,10 @@ def run_job(job: Job) -> int:
             left = len(state.pending)
             print(f"{time.monotonic() - start:7.1f} s  {state.last.name}, {left} left", flush=True)
 
-    summary = benchmark.run_benchmark(
+    summary = run_benchmark(
         grid,
         Path(job.out),
-        benchmark.Settings(**known(benchmark.Settings)),
+        Settings(**known(Settings)),
         executor,
         timing=job.timing,
         on_fleet=tell,
@@ -102,13 +107,6 @@ def _ablation(known: Callable[[Any], dict[str, Any]]) -> Any:
     from prerank_paper.benchmark.plan import Ablation
 
     return Ablation(**{name: value for name, value in known(Ablation).items() if name != "protocols"})
-
-
-def _available() -> tuple[str, ...]:
-    from prerank_paper.datasets.catalogue import PAPER_DATASETS
-    from prerank_paper.datasets.sources import Elsewhere, locate
-
-    return tuple(entry.name for entry in PAPER_DATASETS if not isinstance(locate(entry), Elsewhere))
 
 
 class Study:
@@ -145,12 +143,12 @@ class Study:
                     shutil.copytree(self.work / "cache" / other, cache, dirs_exist_ok=True)
         job = replace(job, out=str(self.work / job.out))
         env = os.environ | {
-            "PYTHONPATH": str(tree / "src"),
+            "PYTHONPATH": os.pathsep.join(str(tree / folder) for folder in ("src", "reproduction/src")),
             "PYTHONUNBUFFERED": "1",
             "TRITON_CACHE_DIR": str(cache / "triton"),
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
         }
-        command = [sys.executable, str(Path(__file__).resolve()), "job", "--job", json.dumps(asdict(job))]
+        command = [sys.executable, str(script_of(tree)), "job", "--job", json.dumps(asdict(job))]
         cached = sum(1 for _ in cache.rglob("*") if _.is_file()) if cache.exists() else 0
         taken = watched(command, self.left, self.work / "logs" / f"{name}.log", env, until)
         fleets = sorted(path.parent.name for path in Path(job.out).glob("fleets/*/fleet.json"))
@@ -218,7 +216,7 @@ class Study:
             self._death(job, here)
 
     def _death(self, job: Job, here: Path) -> None:
-        """Two processes, of which one is killed as soon as there is a checkpoint."""
+        """Two processes, of which one is killed as soon as there is a checkpoint; the command ends, and is called again."""
         part, dead = self.record["kills"], []
         checkpoints = self.work / "one-died" / "checkpoints"
 
@@ -230,7 +228,8 @@ class Study:
                     dead.append(workers[-1])
             return False
 
-        if self.call("kills", replace(job, out="one-died"), here, kill_one):
+        job = replace(job, out="one-died")
+        if self.call("kills", job, here, kill_one) or (dead and self.left > 0 and self.call("kills", job, here)):
             self._compare("kills", "one of two died", "one-died", "turn")
             part |= {"finished": True, "deaths": len(dead)}
 
@@ -242,6 +241,12 @@ class Study:
         self.record[part].setdefault("compared", {})[words] = found
         print(f"{words}: {found}", flush=True)
         self.keep()
+
+
+def script_of(tree: Path) -> Path:
+    """This script as a tree has it; earlier ones had it with the other benchmarks."""
+    own = tree / "reproduction" / "benchmarks" / "whole_study.py"
+    return own if own.exists() else tree / "benchmarks" / "whole_study.py"
 
 
 def _newest(folder: Path) -> float:
@@ -310,7 +315,7 @@ def main() -> int:
         return 0
     trial = Job(**{name: _tupled(value) for name, value in json.loads(given.trial).items()}) if given.trial else None
     study = Study(work, trial, given.seconds - FOR_PACKING, given.processes, given.device)
-    here = Path(__file__).resolve().parents[1]
+    here = Path(__file__).resolve().parents[2]
     study.record["machine"] = facts()
     for name in given.parts:
         if study.finished(name) or study.left < 0:

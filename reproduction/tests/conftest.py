@@ -1,18 +1,27 @@
-"""Results of a benchmark that never ran: random, reproducible, and shaped like the real ones."""
+"""Scripts of the study as modules, and results of a benchmark that never ran: random, and shaped like the real ones."""
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from prerank.calibration import centred_levels, pce_null
-from prerank_paper.datasets.catalogue import PAPER_DATASETS
-from prerank_paper.report.paper_values import paper_table
 from prerank_paper.benchmark.plan import PRERANKS, PROTOCOLS, TOGETHER
 from prerank_paper.benchmark.records import FleetResult, Results, Store
+from prerank_paper.datasets.catalogue import PAPER_DATASETS
 from prerank_paper.published import published_expected_pce
+from prerank_paper.report.paper_values import paper_table
+from scripts import load_script
 
+# Tests run in two processes; two threads in each would spend their time waiting for one another.
+torch.set_num_threads(int(os.environ.get("PRERANK_TEST_THREADS", "1")))
+
+_FOLDER = Path(__file__).parents[1]
 THREE = ("house", "households", "air")  # two, four and six targets
 N_TEST = 1000
 PENALTIES = (*PRERANKS, *TOGETHER)
@@ -133,6 +142,12 @@ def _curves(label: dict[str, object], n_targets: int, generator: np.random.Gener
                     for a, f in zip(levels, frequency, strict=True)
                 ]
     return rows
+
+
+@pytest.fixture(scope="session")
+def benchmark_script() -> Callable[[str], ModuleType]:
+    """A script of reproduction/benchmarks as a module, by its name."""
+    return lambda name: load_script(_FOLDER / "benchmarks" / f"{name}.py")
 
 
 @pytest.fixture(scope="session")

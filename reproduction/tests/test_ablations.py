@@ -5,8 +5,7 @@ import torch
 
 from prerank.forecasts import GaussianMixture
 from prerank.preranks import HDR, PCA, Copula, Location, Marginal, Scale
-from prerank_paper.benchmark.plan import Ablation
-from prerank_paper.published import PublishedPenalty, published_pce
+from prerank.training import PreRankPenalty
 from prerank_paper.ablations import (
     CLOSED_POOLED,
     SOFT_RELATIVE,
@@ -20,7 +19,8 @@ from prerank_paper.ablations import (
     trained_with,
     variant_penalty,
 )
-from prerank.training import PreRankPenalty
+from prerank_paper.benchmark.plan import Ablation
+from prerank_paper.published import PublishedPenalty, published_pce
 
 LAW = GaussianMixture(torch.zeros(600, 5), torch.zeros(600, 5, 3), torch.eye(3).expand(600, 5, 3, 3))
 Y = LAW.ensemble(1, seed=1).members[:, 0]  # a true forecast: five equal components, which soft draws make too narrow

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from builders import small_options, tiny_training_set
 from prerank._kernels import rows, without
 from prerank.preranks import paper_preranks
-from prerank_paper.published import PublishedPenalty
 from prerank.training import PreRankPenalty, Run, TrainingSet, fit
+from prerank_paper.published import PublishedPenalty
 
 ROOT = Path(__file__).parents[2]
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -35,11 +36,11 @@ def test_a_fleet_on_a_gpu_equals_its_models_alone(benchmark_script):
 
 
 @needs_gpu
-def test_a_fleet_on_a_gpu_trains_without_kernels(tiny, small):
-    data = TrainingSet(*(part.cuda() for part in tiny(3, dtype=torch.float32)[:4]))
+def test_a_fleet_on_a_gpu_trains_without_kernels():
+    data = TrainingSet(*(part.cuda() for part in tiny_training_set(3, dtype=torch.float32)[:4]))
     kinds = (PreRankPenalty, PublishedPenalty)
     runs = [Run(0), *(Run(0, kind(item), 1.0) for item in paper_preranks(3) for kind in kinds)]
-    options = small(learning_rate=1e-4)
+    options = small_options(learning_rate=1e-4)
     with without(rows()):
         plain = fit(runs, data, options)
     fused = fit(runs, data, options)
@@ -54,7 +55,7 @@ def test_a_fleet_on_a_gpu_trains_without_kernels(tiny, small):
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: its own kernels are tested above")
 def test_fused_kernels_agree_in_the_interpreter():
-    command = [sys.executable, str(ROOT / "benchmarks" / "kernels.py"), "--dimensions", "2"]
+    command = [sys.executable, str(ROOT / "reproduction" / "benchmarks" / "kernels.py"), "--dimensions", "2"]
     without = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     found = subprocess.run(command, env=without, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
@@ -63,7 +64,7 @@ def test_fused_kernels_agree_in_the_interpreter():
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 def test_kernels_compile_for_a_gpu_that_is_not_there():
-    command = [sys.executable, str(ROOT / "benchmarks" / "compile_kernels.py"), "--targets", "3"]
+    command = [sys.executable, str(ROOT / "reproduction" / "benchmarks" / "compile_kernels.py"), "--targets", "3"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
     *kernels, total = found.stdout.splitlines()

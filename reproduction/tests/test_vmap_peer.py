@@ -43,7 +43,7 @@ def test_the_peer_takes_the_steps_of_adam(benchmark_script):
 
 
 def test_the_hardware_limit_is_that_of_the_page(benchmark_script, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.syspath_prepend(ROOT / "reproduction" / "benchmarks")
     times = benchmark_script("step_times")
     page = (ROOT / "docs" / "benchmarks" / "training.md").read_text(encoding="utf-8")
     printed = dict(re.findall(r"^\| (\d+) \| [\d.]+ \| ([\d.]+) \|", page, re.MULTILINE))
@@ -57,7 +57,7 @@ def test_the_hardware_limit_is_that_of_the_page(benchmark_script, monkeypatch):
 
 
 def test_measurements_are_kept_and_not_made_again(benchmark_script, monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.syspath_prepend(ROOT / "reproduction" / "benchmarks")
     times = benchmark_script("step_times")
     row = times.Row(2, "exact", "all", 180, "fleet", 1.17, 0.09, 0.2, "", "H200", "EPYC, 16 cores")
     times.Records(tmp_path / "steps.csv").add(row)

@@ -111,8 +111,10 @@ OTHERWISE = {
         "trains for minutes",
         works=False,
     ),
-    "python benchmarks/ablation_evaluation.py --device cuda": How(None, "needs a GPU; see test_variants.py"),
-    "python benchmarks/ablation_training.py --device cuda": How(None, "needs a GPU; see test_variants.py"),
+    "python reproduction/benchmarks/ablation_evaluation.py --device cuda": How(
+        None, "needs a GPU; see test_variants.py"
+    ),
+    "python reproduction/benchmarks/ablation_training.py --device cuda": How(None, "needs a GPU; see test_variants.py"),
     "python docs/_build/benchmark_page.py": How(None, "writes into the documentation; see test_benchmark_page.py"),
     "prerank benchmark --datasets households,air --preranks PCA,HDR --strengths 1,10 --seeds 0,42 --out part": How(
         "prerank benchmark --datasets households,air --preranks PCA,HDR --strengths 1,10 --seeds 0,42 --out part",
@@ -136,7 +138,7 @@ OTHERWISE = {
     "pip install 'prerank[dask]'": How(None, "installs, and needs the network"),
     "pip install '.[connectors]'": How(None, "installs, and needs the network"),
     "dask worker --nthreads 1": How(None, "needs a scheduler"),
-    "python benchmarks/simulations.py": How(None, "takes minutes"),
+    "python reproduction/benchmarks/simulations.py": How(None, "takes minutes"),
     "python docs/_build/architecture.py": How(None, "writes into the documentation; see test_architecture.py"),
 }
 

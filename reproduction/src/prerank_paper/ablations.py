@@ -31,10 +31,10 @@ from prerank.preranks import (
     view_of,
 )
 from prerank.randomness import key, uniform
+from prerank.training import Penalty, PreRankPenalty, declares_capture
 from prerank_paper.protocols import AS_PUBLISHED, EXACT
 from prerank_paper.published import BATCH, PUBLISHED_RANK, PublishedPenalty, PublishedView, SoftDraws, published_pit
 from prerank_paper.published.softdraws import keyed_noise, soft_streams
-from prerank.training import Penalty, PreRankPenalty, declares_capture
 
 SOFT_RELATIVE = "soft draws, relative temperature"
 TRUE_RAW = "true draws, raw temperature"

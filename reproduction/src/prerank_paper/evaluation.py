@@ -11,8 +11,6 @@ from prerank.calibration import ProjectedPIT, pce, pce_null
 from prerank.forecasts import GaussianMixture
 from prerank.preranks import PreRank, paper_preranks
 from prerank.scores import TwoSets, energy_score
-from prerank_paper.protocols import AS_PUBLISHED, EXACT
-from prerank_paper.published import BATCH, batch_sizes, published_expected_pce, published_pce
 from prerank.training.evaluation import (
     Column,
     column_of,
@@ -21,6 +19,8 @@ from prerank.training.evaluation import (
     points_per_case,
     some_models_at_a_time,
 )
+from prerank_paper.protocols import AS_PUBLISHED, EXACT
+from prerank_paper.published import BATCH, batch_sizes, published_expected_pce, published_pce
 
 TESTS = 100  # cells of a table, which p-values are adjusted for: small ones need so many times the replicates
 

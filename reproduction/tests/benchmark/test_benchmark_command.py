@@ -1,4 +1,4 @@
-"""`prerank benchmark` runs the grid, says what it did, repeats nothing, and survives what fails."""
+"""`prerank-paper benchmark` runs the grid, says what it did, repeats nothing, and survives what fails."""
 
 import json
 import sys
@@ -9,15 +9,15 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from prerank.cli import benchmark as command
-from prerank.cli.main import app
 from prerank.datasets import Bimodal
-from prerank_paper.datasets import load
 from prerank.io import DataError
 from prerank_paper.benchmark import executors
 from prerank_paper.benchmark import work as working
 from prerank_paper.benchmark.plan import PRERANKS, TOGETHER
 from prerank_paper.benchmark.records import read_results
+from prerank_paper.cli.main import app
+from prerank_paper.datasets import load
+from prerank_paper.datasets.sources import available_locally
 
 SMALL = split("--preranks location --strengths 10 --seeds 0 --protocol exact --max-epochs 2 --replicates 19")
 MODEL = ["training", "penalty", "strength", "seed"]
@@ -41,7 +41,7 @@ def test_the_quick_run_has_every_cell(quick):
     assert "diabetes.exact done" in said
     assert "2 of 2 fleets" in said
     assert f"2 fleets finished. Results in {folder}." in said
-    assert f"prerank report {folder}" in said
+    assert f"prerank-paper report {folder}" in said
     results = read_results(folder)
     assert (results.models["error"] == "").all()
     wanted = {("none", "none", 0.0, seed) for seed in (0, 42)} | {
@@ -210,7 +210,7 @@ def test_no_dataset_available_locally_is_refused_with_what_to_do(monkeypatch, tm
     with pytest.raises(
         ValueError, match=r"none of the paper's datasets is available locally: set PRERANK_DATA, .*--quick"
     ):
-        command.available_locally(accept_licence=True)
+        available_locally(accept_licence=True)
 
 
 def test_the_old_name_of_an_option_is_refused_with_the_new_one(tmp_path):

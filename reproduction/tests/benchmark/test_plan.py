@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from prerank.training import PreRankPenalty
 from prerank_paper.benchmark.plan import PRERANKS, TOGETHER, Grid, Model, penalised_preranks, penalty_of, preranks_of
 from prerank_paper.published import PublishedPenalty
-from prerank.training import PreRankPenalty
 
 
 def fleets(n_targets, **options):

@@ -186,7 +186,7 @@ def test_a_folder_has_one_writer(folder):
 
 
 def test_a_folder_without_results_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"holds no finished fleet; run `prerank benchmark --out"):
+    with pytest.raises(FileNotFoundError, match=r"holds no finished fleet; run `prerank-paper benchmark --out"):
         read_results(tmp_path)
 
 

@@ -17,15 +17,15 @@ import pytest
 from pandas.testing import assert_frame_equal
 from typer.testing import CliRunner
 
-from prerank.cli.main import app
-from prerank_paper.benchmark import ahead
+from prerank_paper.benchmark import precompile
 from prerank_paper.benchmark import run as runner
-from prerank_paper.benchmark.precompile import Kind, compile_kernels, kinds_of
-from prerank_paper.benchmark.executors import Beside, OnDask
+from prerank_paper.benchmark.executors import InProcesses, OnDask
 from prerank_paper.benchmark.plan import Grid
+from prerank_paper.benchmark.precompile import Kind, compile_kernels, kinds_of
 from prerank_paper.benchmark.records import read_results
 from prerank_paper.benchmark.run import run_benchmark
 from prerank_paper.benchmark.work import Settings, work
+from prerank_paper.cli.main import app
 
 GRID = Grid(("diabetes",), preranks=("location",), strengths=(10.0,), seeds=(0,))
 SETTINGS = Settings(n_replicates=19, max_epochs=40, checkpoint_seconds=0.05)
@@ -66,7 +66,7 @@ def wait_for(condition):
 def test_killed_three_times_it_ends_the_same(uninterrupted, tmp_path):
     """Moments count from when the command has loaded; together they are shorter than the work, so that all of them hit."""
     results, duration = uninterrupted
-    command = [sys.executable, "-c", "from prerank.cli import main; main()", *ARGUMENTS, "--out", str(tmp_path)]
+    command = [sys.executable, "-c", "from prerank_paper.cli import main; main()", *ARGUMENTS, "--out", str(tmp_path)]
     alone = os.environ | {"OMP_NUM_THREADS": "1"}  # as in the tests: another number of threads may round differently
     in_training = []
     for moment in np.random.default_rng(5).uniform(0.1, 1 / 3, 3) * duration:
@@ -95,8 +95,8 @@ def test_a_resumed_fleet_notes_the_most_that_it_was_trained_beside(tmp_path):
 
 
 @pytest.mark.slow
-def test_fleets_beside_each_other_end_the_same_when_a_process_dies(uninterrupted, tmp_path):
-    """Two processes; the one that writes the first checkpoint is killed, and all begin again from theirs."""
+def test_fleets_in_processes_end_the_same_and_a_process_that_dies_costs_nothing(uninterrupted, tmp_path):
+    """One of two is killed when there is a checkpoint: the run ends and says so, and the next one goes on from it."""
     killed = []
 
     def kill():
@@ -107,17 +107,37 @@ def test_fleets_beside_each_other_end_the_same_when_a_process_dies(uninterrupted
 
     assassin = Thread(target=kill)
     assassin.start()
-    summary = run_benchmark(GRID, tmp_path, SETTINGS, Beside(2), timing=False)
+    with pytest.raises(
+        ChildProcessError, match=r"was killed, perhaps for want of memory; [12] fleets? left, and the same"
+    ):
+        run_benchmark(GRID, tmp_path, SETTINGS, InProcesses(2), timing=False)
     assassin.join()
     assert len(killed[0]) == 2
-    assert summary == (2, 0, [])
+    trained = len(list(tmp_path.glob("checkpoints/*.safetensors")))
+    assert trained > 0
+    assert not list((tmp_path / "failures").glob("*"))
+    summary = run_benchmark(GRID, tmp_path, SETTINGS, InProcesses(2), timing=False)
+    assert summary.failed == []
+    assert summary.finished + summary.before == 2
     assert_same(tmp_path, uninterrupted[0])
-    assert read_results(tmp_path).fleets["beside"].tolist() == [2, 2]
+    found = read_results(tmp_path).fleets
+    assert found["beside"].tolist() == [2, 2]
+    assert found["sessions"].max() == 2
+
+
+def test_a_killed_process_is_told_in_a_line(tmp_path, monkeypatch):
+    def died(*_):
+        raise ChildProcessError("a process that trained fleets was killed; 2 fleets left")
+
+    monkeypatch.setattr(InProcesses, "outcomes", died)
+    outcome = CliRunner().invoke(app, [*ARGUMENTS, "--processes", "2", "--out", str(tmp_path)])
+    assert outcome.exit_code == 1
+    assert outcome.output.splitlines() == ["a process that trained fleets was killed; 2 fleets left"]
 
 
 def test_fewer_than_one_process_is_refused():
     with pytest.raises(ValueError, match="0 processes: at least one is needed"):
-        Beside(0)
+        InProcesses(0)
 
 
 @pytest.mark.slow
@@ -160,8 +180,8 @@ def test_what_is_compiled_ahead_trains_and_evaluates(kind):
 
 
 def test_on_a_cpu_nothing_is_compiled_ahead(monkeypatch):
-    monkeypatch.setattr(ahead, "worker_pool", None)
-    with ahead.compiling([], Settings(), 2):
+    monkeypatch.setattr(precompile, "worker_pool", None)
+    with precompile.compiling([], Settings(), 2):
         pass
 
 
@@ -182,10 +202,10 @@ def test_on_a_gpu_kernels_are_compiled_while_fleets_train(monkeypatch):
         def __exit__(self, *failure):
             return None
 
-    monkeypatch.setattr(ahead, "worker_pool", Noting)
+    monkeypatch.setattr(precompile, "worker_pool", Noting)
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     fleets = list(GRID.fleets({"diabetes": 6}))
-    with ahead.compiling(fleets, Settings("cuda"), 4):
+    with precompile.compiling(fleets, Settings("cuda"), 4):
         assert given == [8, *kinds_of(fleets)]
         assert not ended
     assert ended == [True]
@@ -211,14 +231,14 @@ def test_what_is_timed_on_a_gpu_is_compiled_first(monkeypatch):
         def __exit__(self, *failure):
             return None
 
-    monkeypatch.setattr(ahead, "worker_pool", Noting)
+    monkeypatch.setattr(precompile, "worker_pool", Noting)
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     kind = Kind(2, "exact", "copula", 10.0)
     wanted = [(kind, Settings("cuda", n_draws=100)), (kind, Settings("cuda", n_draws=1000))]
-    ahead.compile_first([*wanted, (kind, Settings("cpu"))])
+    precompile.compile_first([*wanted, (kind, Settings("cpu"))])
     assert given == [2, (kind, 100), (kind, 1000)]
     assert len(waited) == 2
-    ahead.compile_first([(kind, Settings("cpu"))])
+    precompile.compile_first([(kind, Settings("cpu"))])
     assert len(given) == 3
 
 

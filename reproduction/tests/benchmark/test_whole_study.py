@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+FOLDER = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def script(benchmark_script, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.syspath_prepend(FOLDER / "benchmarks")
     return benchmark_script
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from prerank.io import DataError
+from prerank.io.formats import Csv
 from prerank_paper.datasets import load_file
 from prerank_paper.datasets.cleaning import clean
 from prerank_paper.datasets.selection import LastColumns, NamedColumns, Selection, select
-from prerank.io import DataError
-from prerank.io.formats import Csv
 
 N = 40
 TARGET = pa.table({"y": [i / 7 for i in range(N)]})

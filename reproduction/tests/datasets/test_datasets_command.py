@@ -1,4 +1,4 @@
-"""`prerank datasets`: the list, the card, the pair plot, and refusals with exit status 2."""
+"""`prerank-paper datasets`: the list, the card, the pair plot, and refusals with exit status 2."""
 
 from pathlib import Path
 
@@ -7,13 +7,13 @@ import pytest
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-from prerank_paper.cli.datasets import app
 from prerank.datasets import Table
+from prerank_paper.cli.datasets import app
 from prerank_paper.datasets import load
 from prerank_paper.datasets.builtin import BUILTIN
 from prerank_paper.datasets.catalogue import PAPER_DATASETS
-from prerank_paper.datasets.pairs import pair_counts
 from prerank_paper.datasets.pair_plot import pair_plot
+from prerank_paper.datasets.pairs import pair_counts
 
 
 def run(*arguments: str):  # type: ignore[no-untyped-def]
@@ -51,7 +51,7 @@ def test_a_card_and_a_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("show", "wq"), "prerank datasets fetch wq"),
+        (("show", "wq"), "prerank-paper datasets fetch wq"),
         (("show", "nope"), "no dataset 'nope'"),
         (("fetch", "meps20"), "--accept-licence"),
         (("fetch", "bimodal"), "built in"),

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from prerank_paper.datasets import catalogue, fetch, load
-from prerank_paper.datasets.builtin import BUILTIN
-from prerank_paper.datasets.catalogue import Copy
+from prerank.datasets.cache import cache_folder
 from prerank.datasets.digest import GitBlob
 from prerank.datasets.download import Policy
-from prerank_paper.datasets.sources import Upstream, cache_folder
-from prerank.io import DataError, DownloadError, IntegrityError, LicenceError, NotLocalError
-
-from .conftest import Server, serve
+from prerank.io import DataError, DownloadError, IntegrityError
+from prerank_paper.datasets import LicenceError, NotLocalError, catalogue, fetch, load
+from prerank_paper.datasets.builtin import BUILTIN
+from prerank_paper.datasets.catalogue import Copy
+from prerank_paper.datasets.sources import Upstream
+from web_server import Server, serve
 
 CSV = b"stature,foot,tibia\n" + b"".join(b"%d,%d,%d\n" % (1500 + i, 240 + i % 30, 400 + i * 7 % 50) for i in range(60))
 POLICY = Policy(timeout_s=2.0, attempts=2, backoff_s=0.01, schemes=frozenset({"http"}))
@@ -85,7 +85,7 @@ def test_a_rotten_cache_is_removed_and_fetched_again(
     path.write_bytes(CSV + b"1,2,3\n")
     assert fetch("ansur2", upstream=upstream).read_bytes() == CSV
     path.write_bytes(CSV + b"1,2,3\n")
-    with pytest.raises(NotLocalError, match="prerank datasets fetch ansur2"):
+    with pytest.raises(NotLocalError, match="prerank-paper datasets fetch ansur2"):
         load("ansur2", download=False)
     assert not path.exists()
 

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from prerank.datasets.digest import verify
+from prerank.io import IntegrityError
 from prerank_paper.datasets import dataset, load, split
 from prerank_paper.datasets.catalogue import PAPER_DATASETS
-from prerank.datasets.digest import verify
 from prerank_paper.datasets.loading import read_raw
 from prerank_paper.datasets.mirror import raw_file
 from prerank_paper.datasets.splitting import PAPER_SPLIT
-from prerank.io import IntegrityError
 
 RAW = ("households", "air", "births1", "births2", "wage", "wq", "scpf", "house", "bio", "ansur2")
 CLEANED = (*RAW, "scm20d", "meps21", "blogdata", "calcofi", "taxi")

@@ -8,9 +8,9 @@ from prerank.datasets import Bimodal
 from prerank.forecasts import GaussianMixture
 from prerank.preranks import HDR, PCA, Copula, Location, Marginal, Scale
 from prerank.scores import Fair, TwoSets, energy_score
+from prerank.training import evaluate
 from prerank_paper.evaluation import evaluate_both, exact_tests
 from prerank_paper.published import published_expected_pce, published_pce, published_pits
-from prerank.training import evaluate
 
 
 @pytest.fixture(scope="module")

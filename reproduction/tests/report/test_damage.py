@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from prerank.cli.main import app
-from prerank_paper.report.agreement import compare, shares
 from prerank_paper.benchmark.records import Results
-from prerank_paper.report.write import write_report
+from prerank_paper.cli.main import app
+from prerank_paper.report.agreement import compare, shares
 from prerank_paper.report.pages import must_know
+from prerank_paper.report.write import write_report
 
 TIMING = {"dataset": "house", "training": "exact", "prerank": "HDR", "n_draws": 100, "n_models": 5, "n_steps": 2}
 
@@ -62,7 +62,7 @@ def test_a_damaged_file_is_named_with_what_to_delete(folder, name, damage):
     assert len(result.stderr.splitlines()) == 1
     whole = folder / name if name.startswith("timings") else (folder / name).parent
     assert f"{folder / name} cannot be used" in result.stderr
-    assert f"delete {whole} and run the same `prerank benchmark` again" in result.stderr
+    assert f"delete {whole} and run the same `prerank-paper benchmark` again" in result.stderr
     assert not (folder / "report").exists()
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from prerank_paper.benchmark.plan import PRERANKS
 from prerank_paper.datasets.catalogue import PAPER_DATASETS
 from prerank_paper.report.agreement import CRITERIA
 from prerank_paper.report.paper_values import paper_minutes, paper_table
-from prerank_paper.benchmark.plan import PRERANKS
 
 
 @pytest.mark.parametrize("name", CRITERIA)

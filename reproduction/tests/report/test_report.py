@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from prerank.calibration import reliability_band
-from prerank.cli.main import app
 from prerank.plotting.style import BLUE
-from prerank_paper.report.calibration_figures import reliability_figure
 from prerank_paper.benchmark.plan import PRERANKS
-from prerank_paper.report.write import write_report
+from prerank_paper.cli.main import app
+from prerank_paper.report.calibration_figures import reliability_figure
 from prerank_paper.report.summaries import EXACT_PROTOCOL
+from prerank_paper.report.write import write_report
 
 LINK = re.compile(r"\]\(([^)]+)\)")
 
@@ -162,7 +162,7 @@ def test_a_failed_model_is_named(make, tmp_path):
 
 
 def test_results_without_numbers_are_refused(results, tmp_path):
-    with pytest.raises(ValueError, match="run `prerank benchmark` again"):
+    with pytest.raises(ValueError, match="run `prerank-paper benchmark` again"):
         write_report(results._replace(records=results.records[:0]), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -178,4 +178,4 @@ def test_the_command_reads_kept_results(make, kept, tmp_path):
 def test_an_empty_folder_is_refused_with_what_to_do(tmp_path):
     result = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert result.exit_code == 2
-    assert "prerank benchmark" in result.output
+    assert "prerank-paper benchmark" in result.output

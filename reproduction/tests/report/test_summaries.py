@@ -6,8 +6,9 @@ import pytest
 from scipy import stats
 
 from prerank.calibration import pce_null
-from prerank_paper.report.published_null import published_null
 from prerank_paper.benchmark.plan import PRERANKS
+from prerank_paper.published import published_expected_pce
+from prerank_paper.report.published_null import published_null
 from prerank_paper.report.summaries import (
     EXACT_PROTOCOL,
     PUBLISHED_PROTOCOL,
@@ -21,7 +22,6 @@ from prerank_paper.report.summaries import (
     summarise,
     tuned_strengths,
 )
-from prerank_paper.published import published_expected_pce
 
 
 def change(results, chosen, **columns):

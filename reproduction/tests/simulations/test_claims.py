@@ -129,7 +129,7 @@ def test_recommendation_is_as_good_as_its_worst_form():
 
 
 def test_the_page_shows_the_verdicts_that_follow_from_the_committed_rates():
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     verdicts = claims_markdown(judge_claims(PAPER_CLAIMS, pd.read_csv(root / "results" / "simulations" / "power.csv")))
     assert (root / "results" / "simulations" / "claims.md").read_text(encoding="utf-8") == verdicts
     assert verdicts in (root / "docs" / "simulations.md").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from prerank.cli.main import app
+from prerank_paper.cli.main import app
 from prerank_paper.simulations.power import QUICK_POWER
 from prerank_paper.simulations.scenarios import Simulation, gaussian_vector
 

@@ -12,12 +12,13 @@ from uuid import uuid4
 
 import torch
 
-from prerank_paper.benchmark.precompile import compiling
+from prerank._wording import counted
+from prerank.training import Progress
 from prerank_paper.benchmark.plan import Fleet
+from prerank_paper.benchmark.precompile import compiling
 from prerank_paper.benchmark.processes import worker_pool
 from prerank_paper.benchmark.records import FleetResult, Store
 from prerank_paper.benchmark.work import Settings, work
-from prerank.training import Progress
 
 
 class Failure(NamedTuple):
@@ -72,12 +73,12 @@ class InTurn:
             yield fleet, attempt(fleet, settings, store.checkpoint(fleet.name), progress)
 
 
-class Beside:
-    """Fleets beside each other in `n_processes` on this machine, which may share one GPU; the largest start first.
+class InProcesses:
+    """Fleets in `n_processes` processes of this machine, which may share one GPU; the largest start first.
 
     While one process loads, compiles, captures a graph or evaluates, the others train. On a GPU the kernels of all numbers
     of targets are compiled meanwhile, on cores that have nothing else to do, into Triton's cache, which processes and later
-    runs share. When a process dies, what was in training is begun again from its checkpoints, three times at most.
+    runs share. A process that dies ends the run; the next one goes on from the checkpoints.
     """
 
     largest_first = True
@@ -90,25 +91,25 @@ class Beside:
     def outcomes(
         self, fleets: Sequence[Fleet], settings: Settings, store: Store, progress: Progress | None
     ) -> Iterator[tuple[Fleet, Outcome]]:
-        left, deaths = list(fleets), 0
-        settings = replace(settings, beside=min(self.n_processes, len(left)))
-        with compiling(fleets, settings, self.n_processes):
-            while left:
-                with worker_pool(min(self.n_processes, len(left))) as pool:
-                    # the rest waits for the first, which is the largest
-                    tasks: dict[Future[Outcome], Fleet] = {
-                        pool.submit(
-                            attempt_beside, fleet, settings, store.checkpoint(fleet.name), fleet is left[0]
-                        ): fleet
-                        for fleet in left
-                    }
-                    for task in as_completed(tasks):
-                        error = task.exception()
-                        if isinstance(error, BrokenProcessPool) and deaths < 3:
-                            continue  # of this fleet or of another: all that are left are begun again
-                        left.remove(tasks[task])
-                        yield tasks[task], task.result() if error is None else Failure(said(error))
-                deaths += 1
+        n_processes = min(self.n_processes, len(fleets))
+        settings = replace(settings, beside=n_processes)
+        with compiling(fleets, settings, self.n_processes), worker_pool(n_processes) as pool:
+            # the rest waits for the first, which is the largest
+            tasks: dict[Future[Outcome], Fleet] = {
+                pool.submit(attempt_beside, fleet, settings, store.checkpoint(fleet.name), fleet is fleets[0]): fleet
+                for fleet in fleets
+            }
+            for done, task in enumerate(as_completed(tasks)):
+                try:
+                    outcome = task.result()
+                except BrokenProcessPool as error:
+                    raise ChildProcessError(
+                        "a process that trained fleets was killed, perhaps for want of memory; "
+                        f"{counted(len(fleets) - done, 'fleet')} left, and the same command goes on from their checkpoints"
+                    ) from error
+                except Exception as error:  # what comes back could not be sent
+                    outcome = Failure(said(error))
+                yield tasks[task], outcome
 
 
 class OnDask:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prerank.preranks import HDR, PCA, Copula, Dependency, Location, Marginal, PreRank, Scale, SquaredDifference
-from prerank_paper.protocols import AS_PUBLISHED, EXACT
-from prerank_paper.ablations import VARIANTS, trained_with, variant_penalty
 from prerank.training import PAPER_STRENGTHS, Penalty
+from prerank_paper.ablations import VARIANTS, trained_with, variant_penalty
+from prerank_paper.protocols import AS_PUBLISHED, EXACT
 
 PRERANKS = ("marginal", "location", "scale", "dependency", "PCA", "HDR", "copula")
 """The paper's seven, by name and in the order of its tables."""

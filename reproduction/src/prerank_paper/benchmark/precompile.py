@@ -13,13 +13,13 @@ from typing import NamedTuple
 import torch
 
 from prerank.randomness import key, normal
+from prerank.training import FitOptions, Run, TrainingSet, fit
 from prerank_paper.benchmark.plan import NONE, TOGETHER, Fleet, Model, penalty_of, preranks_of
 from prerank_paper.benchmark.processes import worker_pool
-from prerank_paper.datasets.sizes import dataset_size
 from prerank_paper.benchmark.work import Settings
+from prerank_paper.datasets.sizes import dataset_size
 from prerank_paper.evaluation import evaluate_both, exact_tests
 from prerank_paper.protocols import AS_PUBLISHED, EXACT
-from prerank.training import FitOptions, Run, TrainingSet, fit
 
 _MOST = 8  # processes that compile: each has a context on the GPU, half a gigabyte there and a few on the host
 _MOST_ALONE = 12  # when nothing else runs

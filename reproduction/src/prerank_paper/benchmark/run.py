@@ -7,13 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
+from prerank.training import Progress
 from prerank_paper.benchmark.executors import Executor, Failure, InTurn, Outcome, said
 from prerank_paper.benchmark.plan import Ablation, Fleet, Grid
 from prerank_paper.benchmark.records import Store
-from prerank_paper.datasets.sizes import DatasetSize, dataset_size
 from prerank_paper.benchmark.timing import Timing, compile_steps, time_steps, timings_of
 from prerank_paper.benchmark.work import Settings
-from prerank.training import Progress
+from prerank_paper.datasets.sizes import DatasetSize, dataset_size
 
 
 class Summary(NamedTuple):

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from prerank._writing import whole_file
 from prerank.calibration import ProjectedPIT, centred_levels, inclusive_levels, projected_pit, reliability_curve
-from prerank_paper.datasets import load, split
-from prerank_paper.datasets.splitting import published_order
 from prerank.forecasts import GaussianMixture
+from prerank.training import FitOptions, FittedFleet, Progress, Run, TrainingSet, fit
 from prerank_paper.benchmark.plan import (
     NONE,
     PUBLISHED_STRENGTH,
@@ -27,10 +26,11 @@ from prerank_paper.benchmark.plan import (
     preranks_of,
 )
 from prerank_paper.benchmark.records import FleetResult, sessions_of
+from prerank_paper.datasets import load, split
+from prerank_paper.datasets.splitting import published_order
 from prerank_paper.evaluation import evaluate_both, exact_tests
 from prerank_paper.protocols import AS_PUBLISHED, EXACT
 from prerank_paper.published import published_pits
-from prerank.training import FitOptions, FittedFleet, Progress, Run, TrainingSet, fit
 
 _LEVELS = 50  # of the reliability curves that are kept
 

@@ -1,4 +1,4 @@
-"""`prerank benchmark`: the paper's experiments, resumable, on one device or a Dask cluster."""
+"""`prerank-paper benchmark`: the paper's experiments, resumable, on one device or a Dask cluster."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from prerank._wording import counted
-from prerank_paper.cli.device import device_called
 from prerank.cli.outputs import results_folder, shown_path
+from prerank_paper.cli.device import device_called
 
 if TYPE_CHECKING:
-    from prerank_paper.benchmark import Executor, State, Summary
+    from prerank_paper.benchmark.executors import Executor
+    from prerank_paper.benchmark.run import State, Summary
 
 
 class Protocol(StrEnum):
@@ -90,7 +91,11 @@ def benchmark(
     quick: Annotated[bool, typer.Option("--quick", help="A trial in under a minute: one embedded dataset.")] = False,
 ) -> None:
     """Run the paper's experiments: every dataset by pre-rank by strength by seed. Killed, it resumes where it was."""
-    from prerank_paper.benchmark import AS_PUBLISHED, EXACT, Grid, Settings, run_benchmark  # torch loads slowly
+    from prerank_paper.benchmark.plan import Grid  # torch loads slowly
+    from prerank_paper.benchmark.run import run_benchmark
+    from prerank_paper.benchmark.work import Settings
+    from prerank_paper.datasets.sources import available_locally
+    from prerank_paper.protocols import AS_PUBLISHED, EXACT
 
     if judged_rows is not None:
         raise ValueError(f"--judged-rows is called --eval-rows; give --eval-rows {judged_rows}")
@@ -137,6 +142,9 @@ def benchmark(
             f"Interrupted. The same command goes on from what {shown_path(out)} holds.", highlight=False, soft_wrap=True
         )
         raise typer.Exit(130) from None
+    except ChildProcessError as error:
+        console.print(f"[red]{error}[/]", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
     _tell(console, summary, out)
     if summary.failed:
         raise typer.Exit(1)
@@ -145,7 +153,7 @@ def benchmark(
 def _executor(
     name: ExecutorName, scheduler: str | None, workers: int | None, device: str, processes: int
 ) -> "Executor":
-    from prerank_paper.benchmark import Beside, InTurn, OnDask
+    from prerank_paper.benchmark.executors import InProcesses, InTurn, OnDask
 
     if name is ExecutorName.DASK:
         if processes > 1:
@@ -157,7 +165,7 @@ def _executor(
         if value is not None:
             raise ValueError(f"{option} goes with --executor dask")
     device_called(device)
-    return Beside(processes) if processes > 1 else InTurn()
+    return InProcesses(processes) if processes > 1 else InTurn()
 
 
 def _items(option: str, given: list[str] | None, kind: Callable[[str], object]) -> tuple[object, ...]:
@@ -169,24 +177,6 @@ def _items(option: str, given: list[str] | None, kind: Callable[[str], object]) 
         return tuple(kind(text) for text in texts)
     except ValueError as error:
         raise ValueError(f"{option} {','.join(given or ())} cannot be read: {error}") from None
-
-
-def available_locally(accept_licence: bool) -> tuple[str, ...]:
-    """The paper's datasets that need no download, smallest first, without those whose agreement is not accepted."""
-    from prerank_paper.datasets.catalogue import PAPER_DATASETS
-    from prerank_paper.datasets.sources import Elsewhere, locate
-
-    found = [
-        entry
-        for entry in PAPER_DATASETS
-        if not isinstance(locate(entry), Elsewhere) and (accept_licence or not entry.agreement)
-    ]
-    if not found:
-        raise ValueError(
-            "none of the paper's datasets is available locally: set PRERANK_DATA, run `prerank datasets fetch NAME`, "
-            "name some with --datasets (they are downloaded), or try --quick"
-        )
-    return tuple(entry.name for entry in sorted(found, key=lambda entry: entry.n_rows))
 
 
 def _tell(console: Console, summary: "Summary", out: Path) -> None:
@@ -203,7 +193,7 @@ def _tell(console: Console, summary: "Summary", out: Path) -> None:
     if summary.failed:
         say("A fleet that failed is tried again by the same command.")
     else:
-        say(f"Tables and figures: prerank report {shown_path(out)}")
+        say(f"Tables and figures: prerank-paper report {shown_path(out)}")
 
 
 class _Progress:

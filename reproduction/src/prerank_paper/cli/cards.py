@@ -6,16 +6,16 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from prerank.datasets import Table
+from prerank.plotting import new_figure, quiet_style, save_figure
 from prerank_paper.datasets import Dataset
 from prerank_paper.datasets.builtin import BUILTIN
 from prerank_paper.datasets.catalogue import PAPER_DATASETS
 from prerank_paper.datasets.loading import extra_datasets
 from prerank_paper.datasets.mirror import MirrorEntry
+from prerank_paper.datasets.pair_plot import pair_plot
 from prerank_paper.datasets.pairs import pair_counts
 from prerank_paper.datasets.sources import Cached, CleanedHere, DatasetSource, RawHere, locate
 from prerank_paper.datasets.splitting import PAPER_SPLIT
-from prerank.plotting import new_figure, quiet_style, save_figure
-from prerank_paper.datasets.pair_plot import pair_plot
 
 
 def overview() -> Grid:

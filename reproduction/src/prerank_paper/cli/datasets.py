@@ -1,4 +1,4 @@
-"""`prerank datasets`: which datasets there are, where they are now, and what is in them."""
+"""`prerank-paper datasets`: which datasets there are, where they are now, and what is in them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ app = typer.Typer(
     cls=Commands, help="The paper's datasets and those built in: list, fetch, show.", rich_markup_mode="rich"
 )
 
-NAME = Annotated[str, typer.Argument(help="a dataset of `prerank datasets`", show_default=False)]
+NAME = Annotated[str, typer.Argument(help="a dataset of `prerank-paper datasets`", show_default=False)]
 ACCEPT = Annotated[
     bool, typer.Option("--accept-licence", help="I accept the data use agreement of this dataset (the MEPS panels).")
 ]
@@ -30,8 +30,8 @@ def datasets(context: typer.Context) -> None:
     console = Console()
     console.print(overview())
     console.print(
-        "\n[dim]* not the paper's own rows: `prerank datasets show NAME` says how they differ.\n+ not in the paper.\n"
-        "`prerank datasets fetch NAME` brings one from upstream to the cache: "
+        "\n[dim]* not the paper's own rows: `prerank-paper datasets show NAME` says how they differ.\n+ not in the paper.\n"
+        "`prerank-paper datasets fetch NAME` brings one from upstream to the cache: "
         f"{shown_path(cache_folder())}[/]",
         highlight=False,
     )

@@ -1,4 +1,4 @@
-"""`prerank report`: the tables and figures of a benchmark, from its records."""
+"""`prerank-paper report`: the tables and figures of a benchmark, from its records."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,14 +12,14 @@ RECORDS = ("fleets", "timings", "checkpoints", "failures")
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The results folder of `prerank benchmark`.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The results folder of `prerank-paper benchmark`.")],
     out: Annotated[
         Path | None, typer.Option(help="Folder for tables, figures and pages [DIR/report].", show_default=False)
     ] = None,
 ) -> None:
     """Every table and figure of the paper from the records of a benchmark, in both protocols."""
     from prerank._parallel import single_threaded
-    from prerank_paper.benchmark import report_folder  # the training layer loads slowly
+    from prerank_paper.report.write import report_folder  # the training layer loads slowly
 
     if out is not None:
         for name in RECORDS:

@@ -1,4 +1,4 @@
-"""`prerank simulate`: the simulation studies, quick by default, at full size with --full."""
+"""`prerank-paper simulate`: the simulation studies, quick by default, at full size with --full."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from prerank_paper.cli.device import device_called
 from prerank.cli.outputs import results_folder, shown_path
+from prerank_paper.cli.device import device_called
 
 
 class Study(StrEnum):
@@ -39,7 +39,12 @@ def simulate(
     device: Annotated[str, typer.Option(help="Where to compute, such as cpu or cuda.")] = "cpu",
 ) -> None:
     """Which pre-rank sees which mistake: the paper's simulations, their power, and its opening figure."""
-    from prerank_paper.cli.simulations import marginal_study, power_study, simulation_called, simulation_study  # torch is slow
+    from prerank_paper.cli.simulations import (  # torch is slow
+        marginal_study,
+        power_study,
+        simulation_called,
+        simulation_study,
+    )
 
     console = Console()
     with results_folder(out):

@@ -12,29 +12,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from prerank._writing import whole_file
 from prerank.plotting import save_figure
-from prerank.studies import (
-    AS_PUBLISHED,
-    EXACT,
-    FULL_POWER,
-    PAPER_CLAIMS,
-    QUICK_POWER,
-    Simulation,
-    cases_needed,
-    claims_markdown,
-    gaussian_field,
-    gaussian_vector,
-    judge_claims,
-    marginal_figure,
-    needed_figure,
-    power_figure,
-    recommendation_sentences,
-    recommendations,
-    run_marginal,
-    run_power,
-    run_simulation,
-    simulation_figure,
-    write_table,
-)
+from prerank_paper.protocols import AS_PUBLISHED, EXACT
+from prerank_paper.simulations.claims import PAPER_CLAIMS, claims_markdown, judge_claims
+from prerank_paper.simulations.figures import needed_figure, power_figure, simulation_figure
+from prerank_paper.simulations.marginal import run_marginal
+from prerank_paper.simulations.marginal_figures import marginal_figure
+from prerank_paper.simulations.power import FULL_POWER, QUICK_POWER, cases_needed, run_power
+from prerank_paper.simulations.recommendations import recommendation_sentences, recommendations
+from prerank_paper.simulations.scenarios import Simulation, gaussian_field, gaussian_vector
+from prerank_paper.simulations.simulation import run_simulation
 
 Report = Callable[[int, int], None]
 
@@ -102,7 +88,17 @@ def marginal_study(out: Path, cases: int, seed: int) -> list[Path]:
 
 def _write(out: Path, figures: dict[str, Figure], tables: dict[str, pd.DataFrame]) -> list[Path]:
     files = [file for name, figure in figures.items() for file in save_figure(figure, out / name)]
-    return files + [file for name, table in tables.items() for file in write_table(table, out / name)]
+    return files + [file for name, table in tables.items() for file in _write_table(table, out / name)]
+
+
+def _write_table(table: pd.DataFrame, stem: Path) -> list[Path]:
+    """Write a table beside its figure as `stem`.csv and `stem`.parquet and return the files."""
+    csv, parquet = stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.parquet")
+    with whole_file(csv) as partial:
+        table.to_csv(partial, index=False, float_format="%.6g")
+    with whole_file(parquet) as partial:
+        table.to_parquet(partial, index=False)
+    return [csv, parquet]
 
 
 @contextmanager

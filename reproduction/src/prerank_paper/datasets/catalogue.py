@@ -7,9 +7,9 @@ right one, wherever it came from.
 from dataclasses import dataclass, field
 
 from prerank.datasets.digest import GitBlob
-from prerank_paper.datasets.selection import LastColumns, NamedColumns, Selection
-from prerank.io.errors import DataError
+from prerank.io import DataError
 from prerank.io.formats import Arff, Csv, Format
+from prerank_paper.datasets.selection import LastColumns, NamedColumns, Selection
 
 REPOSITORIES = (
     "Vekteur/latent-recalibration/7087036a55affb8cfc46eee45138023a02626d55/data",

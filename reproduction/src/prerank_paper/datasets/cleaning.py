@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from prerank.datasets.variation import require_variation
-from prerank.io.errors import DataError
+from prerank.io import DataError
 
 MOST_INTEGER_CATEGORIES = 10
 MOST_CATEGORIES = 20

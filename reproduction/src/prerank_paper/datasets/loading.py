@@ -9,16 +9,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
+from prerank.datasets.digest import GitBlob, verify
+from prerank.datasets.table import Card, Table
+from prerank.io import DataError, IntegrityError
+from prerank.io.formats import Format, format_of
 from prerank_paper.datasets import builtin
 from prerank_paper.datasets.catalogue import PAPER_DATASETS, Dataset, dataset
 from prerank_paper.datasets.cleaning import Cleaned, clean
-from prerank.datasets.digest import GitBlob, verify
+from prerank_paper.datasets.errors import LicenceError, NotLocalError
 from prerank_paper.datasets.mirror import MirrorEntry, entries, read_cleaned
 from prerank_paper.datasets.selection import NamedColumns, Selection, select
-from prerank_paper.datasets.sources import GITHUB, Cached, CleanedHere, RawHere, Upstream, data_folder, fetch_to_cache, locate
-from prerank.datasets.table import Card, Table
-from prerank.io.errors import DataError, IntegrityError, LicenceError, NotLocalError
-from prerank.io.formats import Format, format_of
+from prerank_paper.datasets.sources import (
+    GITHUB,
+    Cached,
+    CleanedHere,
+    RawHere,
+    Upstream,
+    data_folder,
+    fetch_to_cache,
+    locate,
+)
 
 
 def load(
@@ -88,7 +98,7 @@ def load(
     if not download:
         raise NotLocalError(
             f"{name!r} is neither in PRERANK_DATA nor in the cache. Allow the download (download=True), "
-            f"or run `prerank datasets fetch {name}` first."
+            f"or run `prerank-paper datasets fetch {name}` first."
         )
     return _from_raw(fetch_to_cache(chosen, upstream).path, chosen, "upstream, now in the cache", dtype)
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from prerank.datasets.digest import Sha256, verify
+from prerank.io import DataError
+from prerank.io.formats import Parquet
 from prerank_paper.datasets.catalogue import Dataset
 from prerank_paper.datasets.cleaning import Cleaned
-from prerank.datasets.digest import Sha256, verify
-from prerank.io.errors import DataError
-from prerank.io.formats import Parquet
 
 MANIFEST = "manifest.json"
 

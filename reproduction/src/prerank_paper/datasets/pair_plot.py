@@ -5,8 +5,8 @@ from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from prerank_paper.datasets.pairs import PairCounts
 from prerank.plotting.style import BLUE, GREY, INK, ORANGE, PALE, plain
+from prerank_paper.datasets.pairs import PairCounts
 
 _DENSITY = LinearSegmentedColormap.from_list("density", ["#F2F6FA", "#9CC5E3", BLUE, "#00304D"])
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from prerank.datasets.table import Table
-from prerank.io.errors import DataError
+from prerank.io import DataError
 
 _FEW_VALUES = 12
 

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 
-from prerank.io.errors import DataError
+from prerank.io import DataError
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
+from prerank.io import DataError
 from prerank_paper.datasets import dataset
 from prerank_paper.datasets.builtin import BUILTIN
 from prerank_paper.datasets.catalogue import PAPER_DATASETS
 from prerank_paper.datasets.loading import extra_datasets
-from prerank.io import DataError
 
 
 class DatasetSize(NamedTuple):

@@ -5,16 +5,16 @@ platform's cache folder. Upstream is reached over HTTPS only.
 """
 
 import os
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prerank_paper.datasets.catalogue import Copy, Dataset
+from prerank.datasets.cache import cache_folder
 from prerank.datasets.digest import GitBlob, matches
 from prerank.datasets.download import Policy, download
-from prerank_paper.datasets.mirror import MirrorEntry, entries, raw_file
 from prerank.datasets.progress import progress_bar
-from prerank.io.errors import DataError, DownloadError, IntegrityError
+from prerank.io import DataError, DownloadError, IntegrityError
+from prerank_paper.datasets.catalogue import PAPER_DATASETS, Copy, Dataset
+from prerank_paper.datasets.mirror import MirrorEntry, entries, raw_file
 
 
 @dataclass(frozen=True)
@@ -70,19 +70,6 @@ def data_folder() -> Path | None:
     return folder
 
 
-def cache_folder() -> Path:
-    """Where downloads are kept: PRERANK_CACHE, or `prerank` in the platform's cache folder."""
-    if value := os.environ.get("PRERANK_CACHE"):
-        return Path(value).expanduser()
-    if value := os.environ.get("XDG_CACHE_HOME"):
-        return Path(value).expanduser() / "prerank"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "prerank"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "prerank" / "Cache"
-    return Path.home() / ".cache" / "prerank"
-
-
 def locate(dataset: Dataset) -> DatasetSource:
     """The first place that has the dataset, without opening it."""
     folder = data_folder()
@@ -98,6 +85,21 @@ def locate(dataset: Dataset) -> DatasetSource:
         if path.is_file():
             return Cached(path, copy.blob)
     return Elsewhere()
+
+
+def available_locally(accept_licence: bool) -> tuple[str, ...]:
+    """The paper's datasets that need no download, smallest first, without those whose agreement is not accepted."""
+    found = [
+        entry
+        for entry in PAPER_DATASETS
+        if not isinstance(locate(entry), Elsewhere) and (accept_licence or not entry.agreement)
+    ]
+    if not found:
+        raise DataError(
+            "none of the paper's datasets is available locally: set PRERANK_DATA, run `prerank-paper datasets fetch "
+            "NAME`, name some with --datasets (they are downloaded), or try --quick"
+        )
+    return tuple(entry.name for entry in sorted(found, key=lambda entry: entry.n_rows))
 
 
 def cached_path(dataset: Dataset, copy: Copy) -> Path:

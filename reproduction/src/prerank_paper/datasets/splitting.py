@@ -8,15 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from prerank.datasets.standardise import Standardiser
-from prerank.datasets.table import Table
+from prerank.datasets import Standardiser, Table
 from prerank.datasets.variation import require_variation
-from prerank.io.errors import DataError
+from prerank.io import DataError
+from prerank.randomness import keyed_order
 
 PAPER_SEEDS = (0, 42, 866, 12, 4)
 """The paper's five seeds; one seed drives split and initialisation."""
-
-_CHUNK = 1 << 14  # rows hashed at a time: little memory, and too few to wait for torch's threads on a busy machine
 
 
 class SplitSizes(NamedTuple):
@@ -156,23 +154,6 @@ class Split:
 
 Order = Callable[[int, int], NDArray[np.int64]]
 """A shuffling of the rows: (number of rows, seed) -> row numbers."""
-
-
-def keyed_order(n_cases: int, seed: int) -> NDArray[np.int64]:
-    """An order of the rows that depends on the seed alone: rows sorted by a keyed hash of their position.
-
-    >>> keyed_order(6, seed=0).tolist() == keyed_order(6, seed=0).tolist()
-    True
-    """
-    import torch
-
-    from prerank.randomness import case_keys
-
-    keys = np.empty(n_cases, dtype=np.int64)
-    for start in range(0, n_cases, _CHUNK):
-        stop = min(start + _CHUNK, n_cases)
-        keys[start:stop] = case_keys(seed, torch.arange(start, stop), "split").numpy()
-    return np.argsort(keys, kind="stable")
 
 
 def published_order(n_cases: int, seed: int) -> NDArray[np.int64]:

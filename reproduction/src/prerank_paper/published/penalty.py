@@ -11,9 +11,9 @@ from prerank.arrays import as_observations
 from prerank.calibration import SmoothRank, pce_kde
 from prerank.forecasts import Forecast, GaussianMixture
 from prerank.preranks import PreRank
+from prerank.training import ForecastSizes, Numbers, PreRankPenalty, Stream, declares_capture
 from prerank_paper.published.softdraws import SoftDraws, keyed_noise, soft_streams
 from prerank_paper.published.view import PUBLISHED_RANK, published_pit
-from prerank.training import ForecastSizes, Numbers, PreRankPenalty, Stream, declares_capture
 
 
 @dataclass(frozen=True)

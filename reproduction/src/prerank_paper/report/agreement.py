@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from prerank_paper.report.paper_values import paper_table
 from prerank_paper.benchmark.plan import NONE, PUBLISHED_STRENGTH, TOGETHER
 from prerank_paper.benchmark.records import Results
+from prerank_paper.report.paper_values import paper_table
 from prerank_paper.report.summaries import (
     CELL,
     PUBLISHED_PROTOCOL,

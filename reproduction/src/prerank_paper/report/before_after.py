@@ -9,8 +9,8 @@ from matplotlib.patches import Patch
 
 from prerank.plotting import new_figure, quiet_style
 from prerank.plotting.style import BLUE, GREY, INK, ORANGE
-from prerank_paper.report.figures import hatch_of, heading
 from prerank_paper.benchmark.plan import PRERANKS
+from prerank_paper.report.figures import hatch_of, heading
 from prerank_paper.report.summaries import Protocol
 
 _ENOUGH_FOR_A_BOX = 5

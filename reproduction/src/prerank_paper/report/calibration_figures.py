@@ -12,11 +12,11 @@ from matplotlib.ticker import FuncFormatter
 from prerank.calibration import Band
 from prerank.plotting import new_figure, quiet_style
 from prerank.plotting.style import BLUE, GREY, INK, ORANGE, PALE
+from prerank_paper.benchmark.plan import NONE, PRERANKS
+from prerank_paper.protocols import AS_PUBLISHED, EXACT
 from prerank_paper.report.figures import heading
 from prerank_paper.report.published_null import CalibratedRange
-from prerank_paper.benchmark.plan import NONE, PRERANKS
 from prerank_paper.report.summaries import Protocol
-from prerank_paper.protocols import AS_PUBLISHED, EXACT
 
 RELIABILITY_DATASETS = ("births2", "air", "blogdata", "house", "households")
 """The datasets whose reliability the paper shows."""

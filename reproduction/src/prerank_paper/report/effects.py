@@ -12,8 +12,8 @@ from scipy import stats
 
 from prerank_paper.benchmark.plan import PUBLISHED_STRENGTH
 from prerank_paper.benchmark.records import Results
-from prerank_paper.report.summaries import CELL, PROTOCOLS, Protocol, Tuned, at_tuned_strength, baseline, penalised
 from prerank_paper.protocols import EXACT
+from prerank_paper.report.summaries import CELL, PROTOCOLS, Protocol, Tuned, at_tuned_strength, baseline, penalised
 
 LEVEL = 0.05
 SCORES = {"energy score": "energy score", "nll": "NLL"}

@@ -17,8 +17,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from prerank.plotting import new_figure, quiet_style
 from prerank.plotting.style import BLUE, CYCLE, GREY, INK, ORANGE, PALE
 from prerank_paper.benchmark.plan import PRERANKS
-from prerank_paper.report.summaries import CELL, Protocol
 from prerank_paper.protocols import AS_PUBLISHED
+from prerank_paper.report.summaries import CELL, Protocol
 
 MARKERS = dict(zip(PRERANKS, ("o", "s", "^", "D", "v", "P", "X"), strict=True))
 _ALONG_THE_DIAGONAL: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor", "transform_rotates_text": True}

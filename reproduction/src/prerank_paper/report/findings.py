@@ -7,11 +7,11 @@ import pandas as pd
 import torch
 
 from prerank.calibration import holm
-from prerank_paper.report.effects import score_changes
-from prerank_paper.report.published_null import statistic_null
-from prerank_paper.report.paper_values import paper_minutes
 from prerank_paper.benchmark.plan import NONE, PRERANKS, PUBLISHED_STRENGTH
 from prerank_paper.benchmark.records import Results
+from prerank_paper.report.effects import score_changes
+from prerank_paper.report.paper_values import paper_minutes
+from prerank_paper.report.published_null import statistic_null
 from prerank_paper.report.summaries import (
     CELL,
     EXACT_PROTOCOL,

@@ -9,6 +9,9 @@ from typing import NamedTuple
 import pandas as pd
 
 from prerank._wording import counted
+from prerank_paper.benchmark.plan import PUBLISHED_STRENGTH
+from prerank_paper.benchmark.records import Results
+from prerank_paper.protocols import EXACT
 from prerank_paper.report.agreement import shares
 from prerank_paper.report.effects import (
     by_dataset,
@@ -28,8 +31,6 @@ from prerank_paper.report.findings import (
     rejections,
     smallest_p_values,
 )
-from prerank_paper.benchmark.plan import PUBLISHED_STRENGTH
-from prerank_paper.benchmark.records import Results
 from prerank_paper.report.strengths import all_along, strength_table, tightness_table, trend_table
 from prerank_paper.report.summaries import (
     EXACT_PROTOCOL,
@@ -42,7 +43,6 @@ from prerank_paper.report.summaries import (
     penalised,
 )
 from prerank_paper.report.text_tables import frame_table, markdown, of_what_ran
-from prerank_paper.protocols import EXACT
 
 _NO_PENALTY = "No model with a penalty was run."
 _QUARTILES = ("lower quartile", "median", "upper quartile")

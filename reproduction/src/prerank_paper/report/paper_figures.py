@@ -5,6 +5,9 @@ from pathlib import Path
 import pandas as pd
 
 from prerank.calibration import reliability_band
+from prerank_paper.benchmark.plan import NONE, PRERANKS, SEVERAL
+from prerank_paper.benchmark.records import Results
+from prerank_paper.protocols import AS_PUBLISHED, EXACT
 from prerank_paper.report.before_after import before_after_figure
 from prerank_paper.report.calibration_figures import (
     RELIABILITY_DATASETS,
@@ -13,13 +16,11 @@ from prerank_paper.report.calibration_figures import (
     reliability_figure,
 )
 from prerank_paper.report.figures import reference_figure, story_figure, time_figure, trained_figure
-from prerank_paper.report.findings import model_minutes, overstated, price
-from prerank_paper.report.published_null import calibrated_range, statistic_null
-from prerank_paper.report.paper_values import paper_table
-from prerank_paper.benchmark.plan import NONE, PRERANKS, SEVERAL
-from prerank_paper.benchmark.records import Results
 from prerank_paper.report.files import save_picture, write_csv
+from prerank_paper.report.findings import model_minutes, overstated, price
 from prerank_paper.report.pages import Picture, Section
+from prerank_paper.report.paper_values import paper_table
+from prerank_paper.report.published_null import calibrated_range, statistic_null
 from prerank_paper.report.summaries import (
     CELL,
     EXACT_PROTOCOL,
@@ -31,7 +32,6 @@ from prerank_paper.report.summaries import (
     summarise,
     was_trained,
 )
-from prerank_paper.protocols import AS_PUBLISHED, EXACT
 
 
 def story(results: Results, out: Path, files: list[Path]) -> Section:

@@ -35,5 +35,5 @@ def paper_minutes() -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def _all_tables() -> pd.DataFrame:
-    with (files("prerank_paper.benchmark") / "paper_values.csv").open(encoding="utf-8") as file:
+    with (files("prerank_paper.report") / "paper_values.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file).replace({"prerank": _SPELLING})

@@ -7,9 +7,9 @@ import numpy as np
 
 from prerank.calibration import PCENull, inclusive_levels, pce_null
 from prerank.randomness import numpy_generator
-from prerank_paper.report.summaries import Protocol
 from prerank_paper.protocols import EXACT
 from prerank_paper.published import batch_sizes, published_expected_pce
+from prerank_paper.report.summaries import Protocol
 
 _REPLICATES = 20_000
 

@@ -7,9 +7,9 @@ for each. What differs is chance in training, so a cell agrees if it lies within
 import numpy as np
 import pandas as pd
 
-from prerank_paper.report.paper_values import paper_table
 from prerank_paper.benchmark.plan import NONE
 from prerank_paper.benchmark.records import Results
+from prerank_paper.report.paper_values import paper_table
 from prerank_paper.report.summaries import CELL, PUBLISHED_PROTOCOL, datasets_run, is_exact
 
 WITHIN = 0.2

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 import pandas as pd
 from scipy import stats
 
-from prerank_paper.report.effects import pce_changes, trained
-from prerank_paper.report.findings import price
 from prerank_paper.benchmark.plan import NONE, PRERANKS
 from prerank_paper.benchmark.records import Results
-from prerank_paper.report.summaries import CELL, PROTOCOLS, Protocol, baseline, penalised, summarise
 from prerank_paper.protocols import AS_PUBLISHED, EXACT
+from prerank_paper.report.effects import pce_changes, trained
+from prerank_paper.report.findings import price
+from prerank_paper.report.summaries import CELL, PROTOCOLS, Protocol, baseline, penalised, summarise
 
 ASKED = (*PROTOCOLS, Protocol(AS_PUBLISHED, EXACT))
 Along = Mapping[Protocol, pd.DataFrame]

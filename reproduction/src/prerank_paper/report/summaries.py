@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from prerank.datasets import Card
-from prerank_paper.datasets.catalogue import PAPER_DATASETS
+from prerank.training import choose_strength
 from prerank_paper.benchmark.plan import NONE, PRERANKS, PUBLISHED_STRENGTH, TOGETHER
 from prerank_paper.benchmark.records import Results
+from prerank_paper.datasets.catalogue import PAPER_DATASETS
 from prerank_paper.protocols import AS_PUBLISHED, EXACT
-from prerank.training import choose_strength
 
 CELL = ["dataset", "prerank"]
 _TESTS = ["expected_pce", "corrected", "low", "high", "p_value"]

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from prerank_paper.datasets.catalogue import PAPER_DATASETS
 from prerank.plotting.tables import p_text
-from prerank_paper.report.paper_values import paper_table
 from prerank_paper.benchmark.plan import NONE, PRERANKS
 from prerank_paper.benchmark.records import Results
+from prerank_paper.datasets.catalogue import PAPER_DATASETS
+from prerank_paper.protocols import AS_PUBLISHED, EXACT
+from prerank_paper.report.paper_values import paper_table
 from prerank_paper.report.summaries import (
     Protocol,
     baseline,
@@ -20,7 +21,6 @@ from prerank_paper.report.summaries import (
     summarise,
 )
 from prerank_paper.report.text_tables import ABSENT, Entry, Row, TextTable
-from prerank_paper.protocols import AS_PUBLISHED, EXACT
 
 SHORT_DATASETS = ("bio", "calcofi", "taxi", "blogdata", "meps21", "meps19")
 """The columns of the paper's short table."""

@@ -20,7 +20,17 @@ import pandas as pd
 from scipy import stats
 
 from prerank_paper.simulations.power import LEVEL
-from prerank_paper.simulations.scenarios import ANISOTROPY, COMPONENTS, FLIP, MEANS, RANGES, SCRAMBLE, STRUCTURE, VARIANCES, Form
+from prerank_paper.simulations.scenarios import (
+    ANISOTROPY,
+    COMPONENTS,
+    FLIP,
+    MEANS,
+    RANGES,
+    SCRAMBLE,
+    STRUCTURE,
+    VARIANCES,
+    Form,
+)
 
 ENOUGH, MODEST = 0.8, 800
 _MOMENTS = (*MEANS, *VARIANCES, *RANGES)

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from prerank.plotting import new_figure, quiet_style
-from prerank_paper.simulations.margins import curve_panel, density_panel, point_panel
 from prerank_paper.simulations.marginal import MarginalExample
+from prerank_paper.simulations.margins import curve_panel, density_panel, point_panel
 
 _EDGES = np.linspace(-3.6, 3.6, 31)
 _POINTS = np.linspace(-3.6, 3.6, 200)

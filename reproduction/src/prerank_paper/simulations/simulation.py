@@ -13,9 +13,9 @@ from torch import Tensor
 from prerank._parallel import in_threads
 from prerank.calibration import ProjectedPIT, pce, pce_null, pce_test
 from prerank.randomness import numpy_generator
+from prerank_paper.protocols import AS_PUBLISHED, EXACT
 from prerank_paper.simulations.diagnostics import Diagnostic, exact_diagnostics, published_diagnostics
 from prerank_paper.simulations.draws import Noise, draw_noise, scenario_pits
-from prerank_paper.protocols import AS_PUBLISHED, EXACT
 from prerank_paper.simulations.scenarios import Scenario, Simulation
 
 
