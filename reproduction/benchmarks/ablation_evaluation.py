@@ -1,12 +1,13 @@
 """What makes the published PCE of a baseline: the draws, the sigmoid, or the batches of 256?
 
-    python benchmarks/ablation_evaluation.py --device cuda                       # every dataset that is at hand
-    python benchmarks/ablation_evaluation.py households --device cpu             # about four minutes on one core
-    python benchmarks/ablation_evaluation.py wq --alphabetical                   # targets in another order
+    python reproduction/benchmarks/ablation_evaluation.py --device cuda                       # every dataset that is at hand
+    python reproduction/benchmarks/ablation_evaluation.py households --device cpu  # about four minutes on one core
+    python reproduction/benchmarks/ablation_evaluation.py wq --alphabetical                   # targets in another order
 
 Five networks for each dataset, trained by maximum likelihood, are evaluated in eight ways: soft draws or draws of the
-mixture, a sigmoid or a rank, per 256 test cases or on all of them. A dataset is one file, written whole: called again, the
-command goes on with those that are missing, and from the checkpoint of the one in training.
+mixture, a sigmoid or a rank, per 256 test cases or on all of them. All stand in one file, OUT/evaluation.csv.gz, which is
+written whole after each dataset: called again, the command goes on with those that are missing, and from the checkpoint of
+the one in training.
 """
 
 import argparse
@@ -15,13 +16,13 @@ from pathlib import Path
 import pandas as pd
 
 from prerank._writing import whole_file
-from prerank_paper.cli.benchmark import available_locally
-from prerank_paper.datasets.splitting import PAPER_SEEDS
+from prerank.training import FitOptions, Run, TrainingSet, fit
+from prerank_paper.ablations import evaluation_table
 from prerank_paper.benchmark.plan import preranks_of
 from prerank_paper.benchmark.work import Settings, SplitData, prepare
+from prerank_paper.datasets.sources import available_locally
+from prerank_paper.datasets.splitting import PAPER_SEEDS
 from prerank_paper.protocols import AS_PUBLISHED
-from prerank_paper.ablations import evaluation_table
-from prerank.training import FitOptions, Run, TrainingSet, fit
 
 STEPS = {
     "true draws, rank, whole test set": ("true", "rank", "whole"),
@@ -31,6 +32,9 @@ STEPS = {
     "as published: soft draws, sigmoid, per 256": ("soft", "sigmoid", "per 256"),
 }
 """What the table shows of the eight ways."""
+
+AS_GIVEN, BY_NAME = "as given", "by name"
+COLUMNS = ["dataset", "targets", "seed", "prerank", "draws", "rank", "cases", "value"]
 
 
 def alphabetical(data: SplitData, names: list[str]) -> SplitData:
@@ -77,31 +81,37 @@ def text(table: pd.DataFrame) -> str:
     return "\n".join(lines) + "\n"
 
 
+def known(path: Path) -> pd.DataFrame:
+    """What has been evaluated before."""
+    return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="*", help="names; all that are at hand without one")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, default=Path("results/ablation/evaluation"))
+    parser.add_argument("--out", type=Path, default=Path("results/ablation"))
     parser.add_argument("--max-epochs", type=int, default=5000)
     parser.add_argument("--alphabetical", action="store_true", help="targets in the order of their names")
     given = parser.parse_args()
     settings = Settings(given.device, max_epochs=given.max_epochs, accept_licence=True)
     given.out.mkdir(parents=True, exist_ok=True)
-    suffix = ".alphabetical" if given.alphabetical else ""
+    path, order = given.out / "evaluation.csv.gz", BY_NAME if given.alphabetical else AS_GIVEN
     for dataset in given.datasets or available_locally(accept_licence=True):
-        path = given.out / f"{dataset}{suffix}.csv"
-        if path.exists():
+        table = known(path)
+        if ((table["dataset"] == dataset) & (table["targets"] == order)).any():
             continue
-        checkpoint = given.out / f".{dataset}{suffix}.safetensors"
-        table = evaluate(dataset, settings, checkpoint, given.alphabetical)
+        checkpoint = given.out / f".{dataset}.{order.replace(' ', '-')}.safetensors"
+        new = evaluate(dataset, settings, checkpoint, given.alphabetical).assign(targets=order)
+        table = pd.concat([table, new[COLUMNS]]) if len(table) else new[COLUMNS]
         with whole_file(path) as partial:
-            table.to_csv(partial, index=False, float_format="%.6g")
+            compression = {"method": "gzip", "mtime": 0}  # the same bytes for the same numbers
+            table.to_csv(partial, index=False, float_format="%.6g", compression=compression)
         checkpoint.unlink(missing_ok=True)
-        print(f"{path} written", flush=True)
-    tables = [pd.read_csv(path) for path in sorted(given.out.glob("[!.]*.csv")) if "alphabetical" not in path.name]
-    if tables:
-        with whole_file(given.out.parent / "evaluation.md") as partial:
-            partial.write_text(text(pd.concat(tables)), encoding="utf-8")
+        print(f"{dataset} evaluated", flush=True)
+    table = known(path)
+    with whole_file(given.out / "evaluation.md") as partial:
+        partial.write_text(text(table[table["targets"] == AS_GIVEN]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ DIR/fleets/NAME/         fleet.json, models.parquet, records.parquet, curves.par
 DIR/timings/NAME.json    a timing run
 DIR/failures/NAME.json   a fleet or timing run that failed, with its error; it is tried again next time
 DIR/checkpoints/         of fleets in training; removed with the fleet's result
+
+A report puts all records into one file, `records.parquet`, which takes the place of the fleets where results are kept.
 """
 
 import json
@@ -20,6 +22,7 @@ from prerank._reading import require_regular
 from prerank._writing import whole_file, whole_folder
 from prerank.datasets.lock import locked
 from prerank.io import StorageError
+from prerank_paper.benchmark.record_file import NAME, read_record_file
 
 
 class FleetResult(NamedTuple):
@@ -142,11 +145,13 @@ def _write_json(path: Path, content: dict[str, Any], indent: int | None = None) 
 
 
 def read_results(folder: Path) -> Results:
-    """All results of a folder, from its fleets; a model that stands twice counts once."""
+    """All results of a folder, from its fleets or else its `records.parquet`; a model that stands twice counts once."""
     fleets = sorted(path.parent for path in folder.glob("fleets/[!.]*/fleet.json"))  # a dot: half-written
+    if not fleets and (folder / NAME).exists():
+        return Results(**read_record_file(folder / NAME))
     if not fleets:
         raise FileNotFoundError(
-            f"{folder} holds no finished fleet; run `prerank benchmark --out {folder}` first, or give its folder"
+            f"{folder} holds no finished fleet; run `prerank-paper benchmark --out {folder}` first, or give its folder"
         )
     tables = {name: [_read_table(path / f"{name}.parquet", name) for path in fleets] for name in _TABLES}
     tables["fleets"] = [pd.DataFrame([_read_json(path / "fleet.json", _KEYS["fleets"]) for path in fleets])]
@@ -201,7 +206,7 @@ def _damaged(path: Path, why: object) -> ValueError:
     whole = path.parent if path.parent.parent.name == "fleets" else path
     text = " ".join(str(why).split())
     return ValueError(
-        f"{path} cannot be used ({text}); delete {whole} and run the same `prerank benchmark` again, or restore it"
+        f"{path} cannot be used ({text}); delete {whole} and run the same `prerank-paper benchmark` again, or restore it"
     )
 
 

@@ -7,13 +7,16 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from prerank_paper.report.agreement import AT_SELECTED, CRITERIA, candidates, compare, shares
-from prerank_paper.report.paper_values import paper_table
+from prerank._writing import require_folder
 from prerank_paper.benchmark.plan import NONE, PRERANKS, TOGETHER
+from prerank_paper.benchmark.record_file import NAME, write_record_file
 from prerank_paper.benchmark.records import Results, read_failures, read_results
-from prerank_paper.report.paper_figures import paper_figures, story, trained
+from prerank_paper.protocols import AS_PUBLISHED, EXACT
+from prerank_paper.report.agreement import AT_SELECTED, CRITERIA, candidates, compare, shares
 from prerank_paper.report.files import write_csv, write_table, write_text
 from prerank_paper.report.pages import Section, index_page, must_know, summary_page
+from prerank_paper.report.paper_figures import paper_figures, story, trained
+from prerank_paper.report.paper_values import paper_table
 from prerank_paper.report.spread import against_spread, spread_shares
 from prerank_paper.report.summaries import (
     EXACT_PROTOCOL,
@@ -39,8 +42,6 @@ from prerank_paper.report.tables import (
     with_test,
 )
 from prerank_paper.report.text_tables import frame_table, markdown, of_what_ran
-from prerank_paper.protocols import AS_PUBLISHED, EXACT
-from prerank_paper.simulations.table_files import require_folder
 
 
 class _Layout(NamedTuple):
@@ -89,18 +90,18 @@ def report_folder(folder: Path, out: Path | None = None) -> list[Path]:
         lacking = [column for column in columns.split() if column not in getattr(results, name).columns]
         if lacking:
             raise ValueError(
-                f"the {name} in {folder} have no {', '.join(lacking)}, which the report needs; `prerank benchmark` of "
+                f"the {name} in {folder} have no {', '.join(lacking)}, which the report needs; `prerank-paper benchmark` of "
                 "this release writes them: run it again, into another folder"
             )
     return write_report(results, out or folder / "report", read_failures(folder))
 
 
 def write_report(results: Results, out: Path, failures: Mapping[str, str] | None = None) -> list[Path]:
-    """Write every table, figure and page; returns the files, index first."""
+    """Write every table, figure and page, and all records in one file; returns the files, index first."""
     if results.records.empty:
         raise ValueError(
             "the results hold no numbers: no model of any fleet could be evaluated; see the failures folder, and run "
-            "`prerank benchmark` again"
+            "`prerank-paper benchmark` again"
         )
     require_folder(out)
     cells = {protocol: paper_cells(results, protocol) for protocol in PROTOCOLS}
@@ -115,6 +116,7 @@ def write_report(results: Results, out: Path, failures: Mapping[str, str] | None
     sections.append(_agreement(results, compared, out, files))
     numbers = must_know(results, compared)
     summary = write_text(out / "summary.md", summary_page(results, numbers, tuned), files)
+    files.append(write_record_file(results._asdict(), out / NAME))
     index = write_text(out / "index.md", index_page(results, numbers, summary, sections, failures or {}, out), [])
     return [index, *files]
 
