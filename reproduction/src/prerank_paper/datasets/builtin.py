@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from prerank.datasets.synthetic import Bimodal, ClaytonDependent, Heteroscedastic, Recipe
-from prerank.datasets.table import Card, Table
+from prerank.datasets import Bimodal, Card, ClaytonDependent, Heteroscedastic, Table
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Diabetes:
         return Table(values[:, :4], values[:, 4:10], ("age", "sex", "bmi", "blood_pressure"), targets, card)
 
 
-BUILTIN: dict[str, Recipe] = {
+BUILTIN: dict[str, Bimodal | ClaytonDependent | Diabetes | Heteroscedastic] = {
     "heteroscedastic": Heteroscedastic(),
     "bimodal": Bimodal(),
     "clayton": ClaytonDependent(),

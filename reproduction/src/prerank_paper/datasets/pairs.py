@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from prerank.datasets.table import Table
+from prerank.datasets import Table
 from prerank.io import DataError
 
 _FEW_VALUES = 12

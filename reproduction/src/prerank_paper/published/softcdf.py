@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
+from prerank._chunks import chunks
 from prerank._kernels import Kernel, kernel_for, register
-from prerank.preranks.joint_cdf import cases_at_once
 
 SOFT_JOINT_CDF = register(
     Kernel(
@@ -41,19 +41,24 @@ class _SoftJointCDF(torch.autograd.Function):
     def forward(ctx: FunctionCtx, points: Tensor, draws: Tensor) -> Tensor:
         points, draws = points.contiguous(), draws.contiguous()
         ctx.save_for_backward(points, draws)
-        return torch.cat([_products(points[c], draws[c]).mean(-1) for c in cases_at_once(points, draws)])
+        return torch.cat([_products(points[c], draws[c]).mean(-1) for c in _cases_at_once(points, draws)])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         points, draws = ctx.saved_tensors
         for_points, for_draws = torch.empty_like(points), torch.empty_like(draws)
-        for cases in cases_at_once(points, draws):
+        for cases in _cases_at_once(points, draws):
             pull = _products(points[cases], draws[cases]) * (gradient[cases][:, :, None] / draws.shape[1])
             for d in range(points.shape[-1]):
                 moved = _difference(points[cases], draws[cases], d).neg_().sigmoid_().mul_(pull)
                 for_points[cases, :, d] = moved.sum(-1)
                 for_draws[cases, :, d] = -moved.sum(-2)
         return for_points, for_draws
+
+
+def _cases_at_once(points: Tensor, draws: Tensor) -> list[slice]:
+    """Slices of cases whose pairs of points and draws stay small, together with a temporary of the same size."""
+    return chunks(len(points), 2 * points.shape[1] * draws.shape[1], points.device)
 
 
 def _difference(a: Tensor, b: Tensor, d: int) -> Tensor:

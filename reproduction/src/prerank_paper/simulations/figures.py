@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from prerank.plotting import new_figure, quiet_style
 from prerank.plotting.heatmaps import heatmap
+from prerank.plotting.histograms import HistogramPanel, histogram_grid
 from prerank.plotting.style import INK
-from prerank_paper.simulations.histograms import HistogramPanel, histogram_grid
 from prerank_paper.simulations.power import cases_needed
 from prerank_paper.simulations.scenarios import (
     ANISOTROPY,
