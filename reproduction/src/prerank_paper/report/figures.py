@@ -50,7 +50,7 @@ def reference_figure(protocol: Protocol, cells: pd.DataFrame, datasets: Sequence
             )
             ax.errorbar(own["value"], y - 0.2, xerr=own["standard_error"].fillna(0.0), fmt="none", color=INK, lw=0.8)
             ax.barh(y + 0.2, own["expected_pce"], 0.4, color=GREY)
-            for missing in set(datasets) - set(own["dataset"]):
+            for missing in [name for name in datasets if name not in set(own["dataset"])]:
                 ax.text(
                     0.004,
                     place[missing],
