@@ -93,7 +93,9 @@ def of_recalibration() -> Numbers:
     drawn = [equally_weighted_draws(each.transform(new), 20).members for each in (fitted, read)]
     found = {"recalibrator": drawn[0], "recalibrator, saved": drawn[1]}
     regions = HighestDensityRegions().fit(members[:200], y[:200])
-    return found | {f"region of {level}": regions.region(members[200:], level).contains(y[200:]) for level in (0.5, 0.9)}
+    return found | {
+        f"region of {level}": regions.region(members[200:], level).contains(y[200:]) for level in (0.5, 0.9)
+    }
 
 
 def of_estimator() -> Numbers:

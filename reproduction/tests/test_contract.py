@@ -5,10 +5,14 @@ imports.
 """
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
+
+import prerank
+import prerank_paper
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = {
@@ -95,3 +99,11 @@ def test_its_tests_and_benchmarks_use_few_more():
 def test_neither_the_library_nor_its_tests_and_examples_import_the_study():
     users = {found.file for found in imports_of("src", "tests", "examples") if found.module.startswith("prerank_paper")}
     assert {file for file in users if not file.startswith("tests/docs/")} == set()
+
+
+def test_both_packages_have_one_version_and_ask_for_one_python():
+    library, study = (tomllib.loads((ROOT / folder / "pyproject.toml").read_text()) for folder in (".", "reproduction"))
+    assert prerank_paper.__version__ == prerank.__version__
+    assert study["project"]["requires-python"] == library["project"]["requires-python"]
+    for extra in study["project"]["optional-dependencies"]:
+        assert extra in library["project"]["optional-dependencies"]

@@ -14,6 +14,7 @@ from pandas.testing import assert_frame_equal
 from prerank_paper.benchmark import executors
 from prerank_paper.benchmark import run as runner
 from prerank_paper.benchmark.plan import Grid
+from prerank_paper.benchmark.record_file import NAME, write_record_file
 from prerank_paper.benchmark.records import FleetResult, Store, read_results
 from prerank_paper.benchmark.run import State, dataset_size, run_benchmark
 from prerank_paper.benchmark.timing import timings_of
@@ -78,6 +79,36 @@ def test_a_timing_run_is_read_with_the_fleets(folder):
     timing = {"dataset": "bio", "training": "exact", "prerank": "HDR", "n_draws": 100, "n_models": 5, "n_steps": 2}
     Store(folder).keep_timing("bio.HDR.100", timing | {"ms_per_step": 1.5, "device": "cpu"})
     assert read_results(folder).timings.to_dict("records") == [timing | {"ms_per_step": 1.5, "device": "cpu"}]
+
+
+def test_all_records_in_one_file_take_the_place_of_the_fleets(folder, tmp_path):
+    """The same numbers and types; and any reader of Parquet finds the rows of a table by its name."""
+    timing = {"dataset": "bio", "training": "exact", "prerank": "HDR", "n_draws": 100, "n_models": 5, "n_steps": 2}
+    Store(folder).keep_timing("bio.HDR.100", timing | {"ms_per_step": 1.5, "device": "cpu"})
+    whole = read_results(folder)
+    assert whole.records["p_value"].isna().all()  # a column may be empty
+    write_record_file(whole._asdict(), tmp_path / "kept" / NAME)
+    assert_same_results(read_results(tmp_path / "kept"), whole)
+    plain = pd.read_parquet(tmp_path / "kept" / NAME)
+    assert plain["table"].value_counts().to_dict() == {name: len(table) for name, table in whole._asdict().items()}
+    found = plain.query("table == 'records'")["value"].to_numpy()
+    assert (found == whole.records["value"].to_numpy()).all()
+
+
+def test_fleets_count_before_a_file_of_records(folder):
+    write_record_file(read_results(folder)._asdict(), folder / NAME)
+    shutil.rmtree(folder / "fleets" / "diabetes.exact")
+    assert len(read_results(folder).fleets) == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and nothing else", None], ids=["empty", "damaged", "another table"])
+def test_a_file_that_holds_no_records_is_refused(tmp_path, content):
+    if content is None:
+        pd.DataFrame({"table": ["fleets"]}).to_parquet(tmp_path / NAME)
+    else:
+        (tmp_path / NAME).write_bytes(content)
+    with pytest.raises(ValueError, match=r"records\.parquet is not a file of records \(.*\); restore it"):
+        read_results(tmp_path)
 
 
 def test_a_half_written_fleet_is_ignored_and_swept_away(folder):
