@@ -9,10 +9,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml reproduction/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) 'pip>=25.1'
-	$(PIP) --editable '.[dask,xarray]' --group dev
+	$(PIP) --editable '.[dask,xarray]' --editable reproduction --group dev
 	touch $@
 
 demo: setup
@@ -20,7 +20,7 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal
-	$(BIN)/python -m pytest --doctest-modules src/prerank -q
+	$(BIN)/python -m pytest --doctest-modules src/prerank reproduction/src/prerank_paper -q
 
 # The numerical tests as other processors would run them: threads, instruction sets, the library's reproducible mode.
 test-portable: setup

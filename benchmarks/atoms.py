@@ -23,9 +23,10 @@ import torch
 
 from prerank import HDR, Ensemble, Marginal, Scale
 from prerank.calibration import pce, pce_null, projected_pit
-from prerank.datasets.splitting import PAPER_SPLIT, keyed_order
+from prerank.randomness import keyed_order
 from prerank.regression import MixtureRegressor
 from prerank.scores import Fair, energy_score
+from prerank_paper.datasets.splitting import PAPER_SPLIT
 
 RESULTS = Path(__file__).parent.parent / "results" / "estimator"
 DATASETS = ("wq", "scpf", "wage")

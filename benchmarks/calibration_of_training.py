@@ -18,7 +18,6 @@ import torch
 from prerank.calibration import pce, pce_null
 from prerank.forecasts import GaussianMixture
 from prerank.preranks import Marginal, PreRank, paper_preranks
-from prerank.studies.published import SoftDraws, published_pit, with_gumbel
 from prerank.training import PreRankPenalty
 
 DRAWS = 100
@@ -60,6 +59,8 @@ def training_pce(prerank: PreRank, law: GaussianMixture, y: torch.Tensor, n_draw
 
 def published_training_pce(n_cases: int, n_targets: int = 2, n_draws: int = DRAWS) -> float:
     """The same for the published soft draws: the marginal PCE of a perfect mixture of five equal N(0, I)."""
+    from prerank_paper.published import SoftDraws, published_pit, with_gumbel
+
     factor = torch.eye(n_targets).expand(n_cases, 5, n_targets, n_targets)
     law = GaussianMixture(torch.zeros(n_cases, 5), torch.zeros(n_cases, 5, n_targets), factor)
     y = law.ensemble(1, seed=1).members[:, 0]

@@ -26,7 +26,6 @@ from sklearn.model_selection import KFold
 from torch import Tensor
 
 from prerank import Ensemble, GaussianMixture, Recalibrator, energy_score, nll, paper_preranks, pce, projected_pit
-from prerank.datasets import load, split
 from prerank.forecasts import Mixed, equal_mixture, equally_weighted_draws
 from prerank.forecasts.equal_mixture import side_by_side
 from prerank.randomness import numpy_generator
@@ -34,6 +33,7 @@ from prerank.recalibration import Affine, HeldOut, Tilt
 from prerank.regression import MixtureRegressor
 from prerank.regression.cv_plans import Fold, Outside, Plan, held_out, single
 from prerank.regression.fold_models import Job, fitted_models
+from prerank_paper.datasets import load, split
 
 DATASETS = ("households", "air", "wage", "births2", "scm20d", "scpf")
 SEEDS = (0, 42, 866)

@@ -5,7 +5,7 @@ import sys
 import time
 
 import prerank.randomness  # noqa: F401 - imported first: imports are not what is measured
-from prerank.datasets import load, split
+from prerank_paper.datasets import load, split
 
 
 def peak_mb() -> float:

@@ -18,7 +18,7 @@ from torch import Tensor
 from prerank import Copula, Ensemble, paper_preranks, pce_test, projected_pit
 from prerank.calibration import RandomisedRank
 from prerank.randomness import torch_generator
-from prerank.studies.scenarios import gaussian_vector
+from prerank_paper.simulations.scenarios import gaussian_vector
 
 LEVEL = 0.05 + 1e-9
 N_MEMBERS, N_CASES = 20, 100

@@ -107,8 +107,8 @@ def regressor(setting: str, seed: int) -> Any:
 
 def prepare_tables(folder: Path) -> None:
     """Write at most ROWS rows of every dataset as arrays."""
-    from prerank.datasets import load
-    from prerank.datasets.splitting import keyed_order
+    from prerank.randomness import keyed_order
+    from prerank_paper.datasets import load
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in (*CHOOSING, *REPORTED):
@@ -123,9 +123,10 @@ def one(task: tuple[str, str, int], folder: Path) -> dict[str, Any]:
 
     import torch
 
-    from prerank.datasets.splitting import PAPER_SPLIT, keyed_order
+    from prerank.randomness import keyed_order
     from prerank.regression.dequantising import Dequantiser
     from prerank.scores import Fair, energy_score
+    from prerank_paper.datasets.splitting import PAPER_SPLIT
 
     torch.set_num_threads(1)
     setting, name, seed = task

@@ -18,9 +18,10 @@ import pandas as pd
 import torch
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from prerank.datasets import load
-from prerank.datasets.splitting import PAPER_SPLIT, keyed_order
+from prerank.randomness import keyed_order
 from prerank.regression import CalibratedRegressorCV, MixtureRegressor, StackedFeatures
+from prerank_paper.datasets import load
+from prerank_paper.datasets.splitting import PAPER_SPLIT
 
 RESULTS = Path(__file__).parent.parent / "results" / "estimator"
 

@@ -29,9 +29,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from crossfit import N_DRAWS, Task, judged, known, markdown, task_of
 from other_models import BoostedQuantiles, ForestWeights, LinearGaussian
 from prerank import Ensemble, paper_preranks
-from prerank.datasets.splitting import PAPER_SEEDS
 from prerank.regression import CalibratedRegressorCV, MixtureRegressor, StackedFeatures, predict_distribution, sample
 from prerank.regression.dequantising import Dequantiser
+from prerank_paper.datasets.splitting import PAPER_SEEDS
 
 DATASETS = (
     *("households", "air", "births1", "births2", "wage", "scm20d", "wq", "scpf"),

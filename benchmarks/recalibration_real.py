@@ -27,8 +27,6 @@ from torch import Tensor
 
 from other_bases import BASES, basis
 from prerank import Ensemble, GaussianMixture, Recalibrator, energy_score, paper_preranks, pce, pce_test, projected_pit
-from prerank.datasets import load, split
-from prerank.datasets.splitting import PAPER_SEEDS, published_order
 from prerank.forecasts import Forecast, equally_weighted_draws
 from prerank.recalibration import (
     Affine,
@@ -43,6 +41,8 @@ from prerank.recalibration import (
 from prerank.regression.dequantising import Dequantiser
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
 from prerank.training.fleet import Architecture, forecast_of
+from prerank_paper.datasets import load, split
+from prerank_paper.datasets.splitting import PAPER_SEEDS, published_order
 
 DATASETS = (
     "calcofi", "bio", "blogdata", "house", "births1", "births2", "taxi", "households", "wage", "air", "meps21", "scm20d",

@@ -14,11 +14,11 @@ import os
 
 import torch
 
-from prerank.datasets import load, split
-from prerank.datasets.catalogue import PAPER_DATASETS
 from prerank.io import DataError
 from prerank.preranks import paper_preranks
 from prerank.training import FitOptions, PreRankPenalty, Run, TrainingSet, fit
+from prerank_paper.datasets import load, split
+from prerank_paper.datasets.catalogue import PAPER_DATASETS
 
 MOST_ROWS = 4000
 FLOORS = (1e-3, 1e-2, 3e-2)

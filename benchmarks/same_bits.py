@@ -81,6 +81,7 @@ def of_scores() -> Numbers:
 
 def of_recalibration() -> Numbers:
     from prerank import Recalibrator
+    from prerank.forecasts import equally_weighted_draws
     from prerank.recalibration import HighestDensityRegions
 
     y, members = data()["normal"]
@@ -89,9 +90,12 @@ def of_recalibration() -> Numbers:
         fitted.save(Path(folder) / "fitted")
         read = Recalibrator.load(Path(folder) / "fitted")
     new = torch.from_numpy(members[200:])
-    found = {"recalibrator": fitted.transform(new).members, "recalibrator, saved": read.transform(new).members}
-    regions = HighestDensityRegions([0.5, 0.9]).fit(members[:200], y[:200])
-    return found | {"regions": regions.contains(members[200:], y[200:])}
+    drawn = [equally_weighted_draws(each.transform(new), 20).members for each in (fitted, read)]
+    found = {"recalibrator": drawn[0], "recalibrator, saved": drawn[1]}
+    regions = HighestDensityRegions().fit(members[:200], y[:200])
+    return found | {
+        f"region of {level}": regions.region(members[200:], level).contains(y[200:]) for level in (0.5, 0.9)
+    }
 
 
 def of_estimator() -> Numbers:

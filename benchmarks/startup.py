@@ -10,7 +10,7 @@ COMMANDS = {
     "import prerank": "import prerank",
     "prerank --version": "import sys; sys.argv = ['prerank', '--version']; from prerank.cli import main; main()",
     "prerank --help": "import sys; sys.argv = ['prerank', '--help']; from prerank.cli import main; main()",
-    "prerank benchmark --help": "import sys; sys.argv = ['prerank', 'benchmark', '--help']; "
+    "prerank check --help": "import sys; sys.argv = ['prerank', 'check', '--help']; "
     "from prerank.cli import main; main()",
 }
 

@@ -5,9 +5,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "docs" / "_build"), str(ROOT / "src")]
+SOURCES = [str(ROOT / "src"), str(ROOT / "reproduction" / "src")]
+sys.path[:0] = [str(ROOT / "docs" / "_build"), *SOURCES]
 # Code cells run in a process of their own, which must import the same prerank, on one thread, like the tests.
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*SOURCES, os.environ.get("PYTHONPATH")]))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["COLUMNS"] = "100"  # how wide tables are printed
 # A profile of its own, so that a reader's settings change nothing, without the kernel's remarks about its transport.

@@ -1,9 +1,7 @@
 """What several folders of tests share: golden values of other software, and the benchmark scripts as modules."""
 
-import importlib.util
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
+from scripts import load_script
 
 # Tests run in two processes; two threads in each would spend their time waiting for one another.
 torch.set_num_threads(int(os.environ.get("PRERANK_TEST_THREADS", "1")))
@@ -35,21 +35,5 @@ def golden() -> Callable[[str], Any]:
 
 @pytest.fixture(scope="session")
 def benchmark_script() -> Callable[[str], ModuleType]:
-    """A script of benchmarks/ as a module: its reduced version is a test. Scripts import one another."""
-
-    def load(name: str) -> ModuleType:
-        known = f"benchmark_{name}"
-        if known not in sys.modules:
-            spec = importlib.util.spec_from_file_location(known, _ROOT / "benchmarks" / f"{name}.py")
-            assert spec is not None
-            assert spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[known] = module  # dataclasses look their module up
-            sys.path.insert(0, str(_ROOT / "benchmarks"))
-            try:
-                spec.loader.exec_module(module)
-            finally:
-                sys.path.pop(0)
-        return sys.modules[known]
-
-    return load
+    """A script of benchmarks/ as a module, by its name."""
+    return lambda name: load_script(_ROOT / "benchmarks" / f"{name}.py")

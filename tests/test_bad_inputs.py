@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import torch
 import xarray as xr
@@ -43,11 +42,7 @@ from prerank.arrays import as_observations, as_tensor
 from prerank.calibration import RandomisedRank, SmoothRank, centred_levels, inclusive_levels, pce_kde
 from prerank.calibration.checks import checked_case_ids, require_how
 from prerank.calibration.pit import ClosedForm, EmpiricalRank
-from prerank.datasets import Table, split
-from prerank.datasets.cleaning import clean
-from prerank.datasets.splitting import SplitProtocol
 from prerank.forecasts import differentiable_draws, equally_weighted_draws
-from prerank.io.errors import DataError
 from prerank.preranks import SquaredDifference
 from prerank.scores import Fair, TwoSets, crps, energy_score, nll, variogram_score
 from prerank.training import EnergyScore, Run
@@ -78,10 +73,6 @@ def mixture(logits: Any = None, loc: Any = None, tril: Any = None) -> GaussianMi
         np.zeros((N, 1, D)) if loc is None else loc,
         np.broadcast_to(np.eye(D), (N, 1, D, D)) if tril is None else tril,
     )
-
-
-def table(**columns: Any) -> pa.Table:
-    return pa.table(columns)
 
 
 def small(**parameters: Any) -> MixtureRegressor:
@@ -999,33 +990,6 @@ TRAINING: list[Case] = [
     ),
     ("strength", lambda: Run(0, PreRankPenalty(Location()), -1), ValueError, "strength=-1"),
     ("odd draws", lambda: EnergyScore(7), ValueError, "n_draws=7.*even"),
-    ("shares", lambda: SplitProtocol(train=1), DataError, "must leave rows for the test part"),
-    (
-        "too few rows",
-        lambda: split(Table.of(Y[:2], Y[:2]), 0),
-        DataError,
-        "at least 2 and 1 are needed",
-    ),
-    (
-        "target of text",
-        lambda: clean(table(x=range(12)), table(u=["a"] * 12)),
-        DataError,
-        "Target 'u' is text, not a number",
-    ),
-    ("target constant", lambda: clean(table(x=range(12)), table(u=[1.0] * 12)), DataError, "Target 'u' is constant"),
-    ("target empty", lambda: clean(table(x=range(12)), table(u=[None] * 12)), DataError, "Target 'u' has no value"),
-    (
-        "target infinite",
-        lambda: clean(table(x=range(12)), table(u=[*range(11), INF])),
-        DataError,
-        "Column 'u' holds 1 infinite",
-    ),
-    (
-        "no feature left",
-        lambda: clean(table(x=[1.0] * 12), table(u=range(12))),
-        DataError,
-        "No feature is left after cleaning",
-    ),
     (
         "regressor: prerank's class",
         lambda: small(preranks=Location),

@@ -11,13 +11,11 @@ import torch
 import prerank
 from prerank import Location, PreRankPenalty, check, crps, energy_score, nll, projected_pit, variogram_score
 from prerank.calibration import SmoothRank, smooth_pit
-from prerank.studies.published import PublishedPenalty, published_pce
 from prerank.training import EnergyScore, NegativeLogLikelihood, evaluate
 
 PACKAGES = (
     *("calibration", "datasets", "diagnosis", "forecasts", "io", "models", "preranks"),
     *("recalibration", "regression", "scores", "training"),
-    "studies.published",
 )
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "index.md"
 
@@ -70,7 +68,7 @@ def test_one_word_for_how_many_to_draw_and_for_preranks():
     for name, function in calls():
         parameters = inspect.signature(function).parameters
         assert "n_members" not in parameters or name in allowed, name
-        assert "law" not in parameters or name.startswith("prerank.studies"), name
+        assert "law" not in parameters, name
 
 
 @pytest.mark.parametrize(
@@ -86,8 +84,6 @@ def test_one_word_for_how_many_to_draw_and_for_preranks():
         lambda y, forecast: crps(forecast, y),
         lambda y, forecast: nll(forecast, y),
         lambda y, forecast: PreRankPenalty(Location())(forecast, y),
-        lambda y, forecast: PublishedPenalty(Location())(forecast, y),
-        lambda y, forecast: published_pce([Location()], forecast, y),
         lambda y, forecast: NegativeLogLikelihood()(forecast, y),
         lambda y, forecast: EnergyScore()(forecast, y),
         lambda y, forecast: smooth_pit(Location().given(forecast), forecast.ensemble(9), y, SmoothRank()),

@@ -1,4 +1,4 @@
-"""The drawing of the layers, from the contract in pyproject.toml and the real import graph.
+"""The drawing of the layers, and of the study beside them, from the contract in pyproject.toml and the real import graph.
 
 Run it from the repository's root when a test says that the drawing is old: python docs/_build/architecture.py
 """
@@ -47,11 +47,25 @@ def packages() -> dict[str, Package]:
     return found
 
 
-def drawing(rows: list[list[str]], known: dict[str, Package]) -> str:
-    """The layers as boxes, top first; every box says what it imports, the nearest layer first."""
+def study() -> Package:
+    """The package of the paper's experiments, and which packages of the library it imports."""
+    graph = grimp.build_graph("prerank", "prerank_paper", cache_dir=None)
+    used = [
+        child.removeprefix("prerank.")
+        for child in sorted(graph.find_children("prerank"))
+        if graph.direct_import_exists(importer="prerank_paper", imported=child, as_packages=True)
+    ]
+    return Package("prerank_paper", tuple(used))
+
+
+def drawing(rows: list[list[str]], known: dict[str, Package], beside: Package) -> str:
+    """The layers as boxes, top first; every box says what it imports, the nearest layer first. The study is above them."""
     order = {name: place for place, name in enumerate(name for row in rows for name in row)}
-    shapes: list[str] = []
-    top = _MARGIN
+    width = _WIDTH - 2 * _MARGIN
+    lines = _imports(beside, order, width)
+    height = 34 + _LINE * len(lines)
+    shapes = _box(beside, lines, _MARGIN, _MARGIN, width, height, 'fill="white" stroke="#0072B2" stroke-dasharray="5 4"')
+    top = _MARGIN + height + 2 * _GAP
     for row in rows:
         boxes = [known[name] for name in row if name in known]
         if not boxes:
@@ -74,11 +88,13 @@ def _imports(box: Package, order: dict[str, int], width: float) -> list[str]:
     return textwrap.wrap(f"imports {names}" if names else "imports nothing of ours", int((width - 24) / 6.6))
 
 
-def _box(box: Package, lines: list[str], left: float, top: float, width: float, height: float) -> list[str]:
+def _box(
+    box: Package, lines: list[str], left: float, top: float, width: float, height: float, look: str = f'fill="{_PALE}"'
+) -> list[str]:
     x = left + 12
     shapes = [
         f'<g data-package="{box.name}" data-imports="{" ".join(box.imports)}">',
-        f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{height}" rx="5" fill="{_PALE}"/>',
+        f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{height}" rx="5" {look}/>',
         f'<text x="{x:.1f}" y="{top + 21}" font-size="15" font-weight="bold" fill="{_BLUE}">{escape(box.name)}</text>',
     ]
     for number, line in enumerate(lines):
@@ -88,5 +104,5 @@ def _box(box: Package, lines: list[str], left: float, top: float, width: float, 
 
 
 if __name__ == "__main__":
-    DRAWING.write_text(drawing(layers(), packages()), encoding="utf-8")
+    DRAWING.write_text(drawing(layers(), packages(), study()), encoding="utf-8")
     print(f"{DRAWING.relative_to(ROOT)}: {len(packages())} packages in {len(layers())} layers")

@@ -1,11 +1,16 @@
 """Write docs/benchmark.md from its text and the records: `python docs/_build/benchmark_page.py`, from the root.
 
+Two pages of the report on the same records are written beside them, and the digests of all of its pages and tables.
+
 `benchmark.md.in` is the page with fields instead of numbers, such as {before[births2.scale]:.3f}; what they may name is
 what `numbers` returns. The text around them is judged anew when the records change; the numbers follow by themselves.
 """
 
+import hashlib
 import json
 import re
+import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,20 +19,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from prerank.datasets.catalogue import PAPER_DATASETS
-from prerank.studies.benchmark.agreement import AT_SELECTED, candidates, compare, shares
-from prerank.studies.benchmark.effects import calibration_changes, counts, degradation_table, LEVEL
-from prerank.studies.benchmark.findings import computing_table, model_minutes, overstated, price, rejection_table
-from prerank.studies.benchmark.paper_values import paper_minutes, paper_table
-from prerank.studies.benchmark.plan import PRERANKS
-from prerank.studies.benchmark.records import read_results, Results
-from prerank.studies.benchmark.report import at_selected_strengths
-from prerank.studies.benchmark.spread import against_spread, baseline_networks
-from prerank.studies.benchmark.strengths import all_along, strength_table, tightness_table, trend_table
-from prerank.studies.benchmark.summaries import at_tuned_strength, baseline, CELL, datasets_run, EXACT_PROTOCOL, is_exact, paper_cells, penalised, Protocol, PROTOCOLS, PUBLISHED_PROTOCOL, summarise, Tuned
-from prerank.studies.variants import TRUE_OWN, TRUE_RAW, TRUE_RELATIVE
+from prerank_paper.datasets.catalogue import PAPER_DATASETS
+from prerank_paper.report.agreement import AT_SELECTED, candidates, compare, shares
+from prerank_paper.report.effects import calibration_changes, counts, degradation_table, LEVEL
+from prerank_paper.report.findings import computing_table, model_minutes, overstated, price, rejection_table
+from prerank_paper.report.paper_values import paper_minutes, paper_table
+from prerank_paper.benchmark.plan import PRERANKS
+from prerank_paper.benchmark.records import read_results, Results
+from prerank_paper.report.write import at_selected_strengths, write_report
+from prerank_paper.report.spread import against_spread, baseline_networks
+from prerank_paper.report.strengths import all_along, strength_table, tightness_table, trend_table
+from prerank_paper.report.summaries import at_tuned_strength, baseline, CELL, datasets_run, EXACT_PROTOCOL, is_exact, paper_cells, penalised, Protocol, PROTOCOLS, PUBLISHED_PROTOCOL, summarise, Tuned
+from prerank_paper.ablations import TRUE_OWN, TRUE_RAW, TRUE_RELATIVE
 
 ROOT = Path(__file__).parents[2]
+RECORDS = ROOT / "results" / "benchmark"
+DIGESTS, KEPT = RECORDS / "report.sha256", ("summary.md", "agreement.md")
 TEXT, PAGE = ROOT / "docs" / "_build" / "benchmark.md.in", ROOT / "docs" / "benchmark.md"
 EXACTLY, PUBLISHED = Protocol("exact", "exact"), Protocol("as published", "exact")  # trainings, evaluated exactly
 _METRICS = {"pce": "PCE", "energy_score": "energy score", "nll": "NLL"}
@@ -230,9 +237,8 @@ def computing_of(results: Results) -> dict[str, Any]:
 
 def further_of(results: Results) -> dict[str, Any]:
     """Initialisations, and records beside the grid: steps of the evaluation taken alone, another order of targets."""
-    folder = ROOT / "results" / "ablation" / "evaluation"
-    tables = [pd.read_csv(path) for path in sorted(folder.glob("*.csv")) if "alphabetical" not in path.name]
-    cells = pd.concat(tables).groupby(["dataset", "prerank", "draws", "rank", "cases"])["value"].mean()
+    evaluated = pd.read_csv(ROOT / "results" / "ablation" / "evaluation.csv.gz")
+    cells = evaluated[evaluated["targets"] == "as given"].groupby(["dataset", "prerank", "draws", "rank", "cases"])["value"].mean()
     steps = cells["households"]
     ways = {
         "true draws, rank, all rows": ("true", "rank", "whole"),
@@ -249,7 +255,7 @@ def further_of(results: Results) -> dict[str, Any]:
     networks = baseline_networks(results).query("dataset == 'births1' and prerank == 'HDR'")
     plain = results.models.query("dataset == 'births1' and penalty == 'none'")
     scored = networks.merge(plain, on=["seed", "initialisation"])
-    other = pd.read_csv(folder / "wq.alphabetical.csv").query("prerank == 'dependency' and draws == 'soft'")
+    other = evaluated.query("targets == 'by name' and prerank == 'dependency' and draws == 'soft'")
     other = other.query("rank == 'sigmoid' and cases == 'per 256'")["value"]
     return {
         "ablation_table": "\n".join(lines),
@@ -298,7 +304,7 @@ def ways_of() -> dict[str, Any]:
 
 
 def whole_of(record: dict[str, Any]) -> dict[str, Any]:
-    """What the commands that ran each protocol took, all processes together (`benchmarks/whole_study.py`)."""
+    """What the commands that ran each protocol took, all processes together (`reproduction/benchmarks/whole_study.py`)."""
     n_models = {"exact": record["exact"]["models_in_all"]}
     n_models["published"] = record["published"]["models_in_all"] - n_models["exact"]
     found = {}
@@ -319,7 +325,7 @@ def whole_of(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def five_of(results: Results, record: dict[str, Any]) -> dict[str, Any]:
-    """Five datasets side by side and in turn, with the code before, and interrupted (`benchmarks/whole_study.py`)."""
+    """Five datasets side by side and in turn, with the code before, and interrupted (`reproduction/benchmarks/whole_study.py`)."""
     targets, parts = datasets_run(results)["n_targets"], ("old", "turn", "beside")
     names = sorted((name.partition(".")[0] for name in record["turn"]["fleets"]), key=lambda name: targets[name])
     rows = [
@@ -362,7 +368,7 @@ def numbers(results: Results) -> dict[str, Any]:
     published = paper_cells(results, PUBLISHED_PROTOCOL)
     exact = paper_cells(results, EXACT_PROTOCOL)
     tuned = {EXACT_PROTOCOL: exact["selected_lambda"], PUBLISHED_PROTOCOL: published["selected_lambda"]}
-    record = json.loads((ROOT / "results" / "benchmark" / "whole_study.json").read_text(encoding="utf-8"))
+    record = json.loads((RECORDS / "whole_study.json").read_text(encoding="utf-8"))
     return (
         cells_of(results, tuned)
         | verdicts_of(results, tuned)
@@ -382,6 +388,23 @@ def page(found: dict[str, Any]) -> str:
     return re.sub(r"(?<=\d)%", " %", text)
 
 
+def digests(folder: Path, files: Sequence[Path]) -> str:
+    """SHA-256 of the pages and tables of a report, a line each, as `sha256sum` writes them."""
+    texts = sorted(path.relative_to(folder).as_posix() for path in files if path.suffix in (".md", ".csv", ".tex"))
+    return "".join(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in texts)
+
+
+def main() -> None:
+    results = read_results(RECORDS)
+    PAGE.write_text(page(numbers(results)), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        DIGESTS.write_text(digests(folder, write_report(results, folder)), encoding="utf-8")
+        for kept in KEPT:
+            shutil.copy(folder / kept, RECORDS / kept)
+    for path in (PAGE, DIGESTS, *(RECORDS / kept for kept in KEPT)):
+        print(f"{path.relative_to(ROOT)} written")
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(numbers(read_results(ROOT / "results" / "benchmark"))), encoding="utf-8")
-    print(f"{PAGE.relative_to(ROOT)} written")
+    main()

@@ -10,14 +10,16 @@ from PIL import Image
 from scipy import stats
 
 from prerank import Contrast, GaussianMixture, Location, Marginal, Recalibrator, Scale, check
+from prerank.calibration import reliability_band
 from prerank.forecasts import equally_weighted_draws
 from prerank.plotting.diagnosis import histogram_panel
 from prerank.plotting.recalibration import recalibration_figure
 from prerank.plotting.style import BLUE, GREY, ORANGE, new_figure, quiet_style, save_figure
-from prerank.studies.benchmark.figures import story_figure, trained_figure
-from prerank.studies.benchmark.findings import overstated
-from prerank.studies.benchmark.records import read_results
-from prerank.studies.benchmark.summaries import EXACT_PROTOCOL, Protocol, baseline, penalised, summarise
+from prerank_paper.benchmark.records import read_results
+from prerank_paper.report.calibration_figures import reliability_figure
+from prerank_paper.report.figures import story_figure, trained_figure
+from prerank_paper.report.findings import overstated
+from prerank_paper.report.summaries import EXACT_PROTOCOL, Protocol, baseline, datasets_run, penalised, summarise
 
 HERE = Path(__file__).parent
 
@@ -71,9 +73,14 @@ def trained_as_published() -> None:
 
 
 def reliability_of_births2() -> None:
-    """From the committed report of the benchmark: what the exact penalty does to a misspecified family."""
-    report = HERE.parents[1] / "results" / "benchmark" / "report" / "figures"
-    _compress(report / "exact" / "reliability-births2.png", HERE / "benchmark-reliability-births2.png")
+    """The same: what the exact penalty does to a misspecified family."""
+    results = read_results(HERE.parents[1] / "results" / "benchmark")
+    curves = results.curves.query("dataset == 'births2' and evaluation == 'exact' and training in ('none', 'exact')")
+    band = reliability_band(int(datasets_run(results)["n_test"]["births2"]))
+    figure = reliability_figure(EXACT_PROTOCOL, "births2", curves, band)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once, as in the report
+    _save(figure, "benchmark-reliability-births2.png")
 
 
 def recalibration_of_an_ensemble() -> None:
@@ -163,12 +170,12 @@ def bare_ensembles() -> None:
 
 def _save(figure: Figure, name: str) -> None:
     file = save_figure(figure, HERE / Path(name).stem, ("png",))[0]
-    _compress(file, file)
+    _compress(file)
 
 
-def _compress(source: Path, file: Path) -> None:
+def _compress(file: Path) -> None:
     # a palette is plenty for bars and lines, and a third of the bytes; rare colours must not be merged with others
-    image = Image.open(source).convert("RGB")
+    image = Image.open(file).convert("RGB")
     image.quantize(200, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(file, optimize=True)
     print(f"{file.name}: {file.stat().st_size // 1024} KB")
 

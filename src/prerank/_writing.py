@@ -79,6 +79,20 @@ def require_file(path: Path | str) -> Path:
     return target
 
 
+def require_folder(folder: Path) -> Path:
+    """The folder, made if it is missing; refused before any work if nothing can be written there."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; give a folder for the figures and tables")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".prerank-writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder}: {error.strerror}; give another folder") from error
+    return folder
+
+
 def _beside(target: Path) -> Path:
     """A name that no other writer has, in the same folder, because a file is moved in one step only within a disk."""
     return target.with_name(f".{target.name[:60]}.{secrets.token_hex(4)}.part")

@@ -12,11 +12,24 @@ def invoke(*arguments):
 
 def test_help_names_every_command():
     text = invoke("--help").output
-    assert all(name in text for name in ("benchmark", "demo", "datasets", "report", "simulate"))
+    assert all(name in text for name in ("check", "recalibrate", "demo"))
 
 
-@pytest.mark.parametrize("command", ["benchmark", "demo", "datasets", "report", "simulate"])
+@pytest.mark.parametrize("command", ["check", "recalibrate", "demo"])
 def test_every_command_has_help(command):
     result = invoke(command, "--help")
     assert result.exit_code == 0
     assert len(result.output) > 100
+
+
+@pytest.mark.parametrize(
+    "line", ["benchmark", "benchmark --quick --out x", "simulate 1", "report x", "datasets show wq", "datasets --help"]
+)
+def test_commands_of_the_study_are_answered_with_the_new_one(line):
+    name = line.split()[0]
+    result = invoke(*line.split())
+    assert result.exit_code == 2
+    assert not result.stdout
+    (said,) = result.stderr.splitlines()
+    assert said.startswith(f"the command is prerank-paper {name}: ")
+    assert f" {name} " not in invoke("--help").output

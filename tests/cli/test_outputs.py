@@ -59,9 +59,6 @@ def state(folder: Path) -> dict[str, object]:
         ("recalibrate ok.npz --out new.npz --save ./new.npz", "--out and --save are both new.npz; give two names"),
         ("recalibrate ok.npz --apply seen.npz --out seen.npz", "--out seen.npz would replace"),
         ("recalibrate ok.npz --load again.html --out there.svg", "--out there.svg would replace"),
-        ("report . --out fleets", "--out fleets lies among the records that are read"),
-        ("report . --out ./timings/new", "--out timings/new lies among the records that are read"),
-        ("datasets show diabetes --plot x.parquet", "x.parquet: figures are not written as '.parquet'"),
     ],
 )
 def test_an_output_over_an_input_or_another_output_is_refused_before_any_work(line, words, folder):
@@ -86,7 +83,6 @@ def test_an_output_over_an_input_or_another_output_is_refused_before_any_work(li
         "recalibrate ok.npz --apply pipe.npz --out x.npz",
         "recalibrate ok.npz --apply ok.npz --apply-observations pipe.npz --out x.npz",
         "check zero.csv",
-        "report results",
     ],
 )
 def test_a_pipe_or_a_device_is_refused_and_not_waited_for(line, folder, monkeypatch):
@@ -98,9 +94,6 @@ def test_a_pipe_or_a_device_is_refused_and_not_waited_for(line, folder, monkeypa
     (folder / "store.zarr" / "t2m").mkdir()
     os.mkfifo(folder / "store.zarr" / "t2m" / "0.0.0")
     (folder / "zero.csv").symlink_to("/dev/zero")
-    (folder / "results" / "fleets" / "one").mkdir(parents=True)
-    os.mkfifo(folder / "results" / "fleets" / "one" / "fleet.json")
-    os.mkfifo(folder / "results" / "fleets" / "one" / "models.parquet")
     result = invoke(*line.split())
     assert result.exit_code == 2, result.output
     assert len(result.stderr.splitlines()) == 1, result.stderr

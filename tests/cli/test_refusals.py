@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -46,15 +47,13 @@ def values_of_commands() -> list[tuple[str, ...]]:
 def test_the_walk_finds_options_and_arguments_of_every_command():
     found = values_of_commands()
     for known in (
-        "benchmark --datasets",
+        "check --html",
         "demo --out",
-        "simulate --device",
-        "report --out",
-        "report",
-        "datasets show --plot",
+        "recalibrate --save",
+        "check",
     ):
         assert tuple(known.split()) in found
-    assert not any("--quick" in words for words in found)
+    assert not any("--fail" in words for words in found)
 
 
 @pytest.mark.parametrize("words", values_of_commands(), ids=" ".join)
@@ -67,14 +66,6 @@ def test_an_empty_value_is_refused_wherever_it_stands(words, empty, tmp_path, mo
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("option", ["--datasets", "--preranks", "--strengths", "--seeds"])
-@pytest.mark.parametrize("names", [",", "1,,2", "1,"])
-def test_a_list_without_a_name_is_refused(option, names, tmp_path):
-    result = invoke("benchmark", "--quick", option, names, "--out", tmp_path / "out")
-    assert_one_line(result, f"{option} {names} has an empty name or number")
-    assert not (tmp_path / "out").exists()
-
-
 def refuses_to_write(number: int):
     def fails(*_, **__):
         raise OSError(number, os.strerror(number))
@@ -82,35 +73,34 @@ def refuses_to_write(number: int):
     return fails
 
 
-def test_simulate_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+SMALL = ["demo", "--rows", "60", "--fresh", "50"]
+
+
+def test_a_demonstration_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", refuses_to_write(errno.ENOSPC))
-    result = invoke("simulate", "marginal", "--cases", 50, "--out", tmp_path / "out")
-    assert_one_line(result, "marginal.png cannot be used: No space left on device; free some space")
+    result = invoke(*SMALL, "--out", tmp_path / "out")
+    assert_one_line(result, "demonstration.png cannot be used: No space left on device; free some space")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_disk_that_takes_no_more_is_told_by_the_command_itself(tmp_path):
     """A limit on the size of files is the full disk that every user can have; the figure has more than 10,000 bytes."""
     pytest.importorskip("resource", reason="limits of a process are a matter of Unix")
-    code = f"import resource, prerank.cli.study; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); {RUN}"
-    arguments = ["simulate", "marginal", "--cases", "50", "--out", str(tmp_path)]
+    code = f"import resource, prerank._demonstration; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); {RUN}"
+    arguments = [*SMALL, "--out", str(tmp_path)]
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert "File too large; free some space, or give a place on another disk" in done.stderr
-    assert f"{tmp_path / 'marginal.png'} cannot be used" in done.stderr
+    assert f"{tmp_path / 'demonstration.png'} cannot be used" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "command", [["demo"], ["simulate", "1"], ["simulate", "marginal"], ["benchmark", "--quick"]], ids=" ".join
-)
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
-def test_a_folder_that_cannot_be_written_is_refused_before_any_work(command, number, tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work(number, tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "touch", refuses_to_write(number))
-    for work in ("studies.demonstration.demonstrate", "studies.benchmark.run.run_benchmark", "cli.study.run_marginal"):
-        monkeypatch.setattr(f"prerank.{work}", lambda *_, **__: pytest.fail("work was done"))
-    result = invoke(*command, "--out", tmp_path)
+    monkeypatch.setattr("prerank._demonstration.demonstrate", lambda *_, **__: pytest.fail("work was done"))
+    result = invoke("demo", "--out", tmp_path)
     assert_one_line(result, f"cannot write to {tmp_path}: {os.strerror(number)}; give another folder")
 
 
@@ -120,36 +110,47 @@ def test_a_read_only_folder_is_refused(tmp_path):
     assert_one_line(invoke("demo", "--out", tmp_path / "out"), "cannot write to", "Permission denied")
 
 
-@pytest.mark.parametrize("command", [["demo"], ["simulate", "marginal"], ["benchmark", "--quick"]], ids=" ".join)
-def test_a_file_is_no_folder_for_results(command, tmp_path):
+def test_a_file_is_no_folder_for_results(tmp_path):
     (tmp_path / "file").write_text("mine")
-    assert_one_line(invoke(*command, "--out", tmp_path / "file"), "file is a file; give a folder")
-    assert_one_line(invoke(*command, "--out", tmp_path / "file" / "deeper"), "cannot write to", "Not a directory")
+    assert_one_line(invoke("demo", "--out", tmp_path / "file"), "file is a file; give a folder")
+    assert_one_line(invoke("demo", "--out", tmp_path / "file" / "deeper"), "cannot write to", "Not a directory")
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_picture_is_not_written_over_a_folder_or_a_pipe(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    assert_one_line(invoke("datasets", "show", "diabetes", "--plot", tmp_path), "is a folder; give the name of a file")
-    assert_one_line(invoke("datasets", "show", "diabetes", "--plot", tmp_path / "pipe"), "is a device or a pipe")
-    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+@pytest.fixture
+def arrays(tmp_path) -> Path:
+    """A file of forecasts and observations that is checked in a moment."""
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "ok.npz", members=rng.normal(size=(30, 5, 2)), observations=rng.normal(size=(30, 2)))
+    return tmp_path / "ok.npz"
+
+
+CHECK = ["--prerank", "location", "--replicates", "19"]
+
+
+def test_a_picture_is_not_written_over_a_folder_or_a_pipe(arrays):
+    folder = arrays.parent
+    os.mkfifo(folder / "pipe")
+    assert_one_line(invoke("check", arrays, *CHECK, "--plot", folder), "is a folder; give the name of a file")
+    assert_one_line(invoke("check", arrays, *CHECK, "--plot", folder / "pipe"), "is a device or a pipe")
+    assert sorted(path.name for path in folder.iterdir()) == ["ok.npz", "pipe"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no /dev/full")
-def test_output_that_cannot_be_printed_is_refused():
+def test_output_that_cannot_be_printed_is_refused(arrays):
+    line = [sys.executable, "-c", RUN, "check", str(arrays), *CHECK]
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-c", RUN, "datasets"], stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "the output cannot be used: No space left on device; free some space, or give a place on another disk"
     ]
 
 
-def test_a_reader_that_has_seen_enough_is_no_error():
-    """As in `prerank datasets | head -1`."""
-    with subprocess.Popen(
-        [sys.executable, "-c", RUN, "datasets"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+def test_a_reader_that_has_seen_enough_is_no_error(arrays):
+    """As in `prerank check FORECASTS | head -1`."""
+    line = [sys.executable, "-c", RUN, "check", str(arrays), *CHECK]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
@@ -161,6 +162,6 @@ def test_a_bug_keeps_its_traceback(tmp_path, monkeypatch):
     def broken(*_, **__):
         raise KeyError("table")
 
-    monkeypatch.setattr("prerank.cli.study.run_marginal", broken)
-    result = invoke("simulate", "marginal", "--out", tmp_path)
+    monkeypatch.setattr("prerank._demonstration.demonstrate", broken)
+    result = invoke("demo", "--out", tmp_path)
     assert isinstance(result.exception, KeyError)

@@ -142,47 +142,10 @@ for line, words in {
     "recalibrate one.npz --out o.npz": "a single member has no spread",
     "recalibrate ok.npz --out o.npz --apply wide.npz": "give the same targets",
     "recalibrate ok.npz --out o.npz --save /dev/null": "is a device or a pipe",
-    "report absent": "absent holds no finished fleet",
-    "report ok.npz": "ok.npz",
-    "report .": "holds no finished fleet",
     "demo --rows 3": "--rows",
     "demo --fresh 0": "--fresh",
     "demo --seed -1": "--seed",
     "demo --out ok.npz": "is a file; give a folder",
-    "simulate": "Missing argument",
-    "simulate 3": "'3' is not one of",
-    "simulate 1 --cases 0": "--cases",
-    "simulate 1 --members 1": "--members",
-    "simulate 1 --device tpu": "there is no device called 'tpu'",
-    "simulate 1 --out ok.npz/x": "cannot write to",
-    "simulate power --cases 1": "fewer than one repetition",
-    "benchmark --quick --datasets absent": "absent",
-    "benchmark --quick --preranks absent": "absent",
-    "benchmark --quick --strengths x": "--strengths x cannot be read",
-    "benchmark --quick --strengths -1": "strengths are positive",
-    "benchmark --quick --strengths nan": "strengths are positive",
-    "benchmark --quick --strengths 1,1": "1",
-    "benchmark --quick --seeds 1.5": "--seeds 1.5 cannot be read",
-    "benchmark --quick --seeds 1,1": "1",
-    "benchmark --quick --max-epochs 0": "--max-epochs",
-    "benchmark --quick --eval-rows 1": "--eval-rows",
-    "benchmark --quick --checkpoint-seconds nan": "checkpoint",
-    "benchmark --quick --checkpoint-seconds -1": "--checkpoint-seconds",
-    "benchmark --quick --initialisations 0": "--initialisations",
-    "benchmark --quick --executor slurm": "'slurm' is not one of",
-    "benchmark --quick --scheduler tcp://x:1": "--scheduler goes with --executor dask",
-    "benchmark --quick --workers 2": "--workers goes with --executor dask",
-    "benchmark --quick --executor dask --processes 2": "--processes is for training here",
-    "benchmark --quick --judged-rows 5": "--judged-rows is called --eval-rows",
-    "benchmark --quick --device cuda:77": "CUDA",
-    "benchmark --quick --out ok.npz": "is a file; give a folder",
-    "datasets show": "Missing argument",
-    "datasets show absent --no-plot": "absent",
-    "datasets show ../../etc/passwd --no-plot": "There is no dataset",
-    "datasets show diabetes --plot x.csv": "figures are not written as '.csv'",
-    "datasets fetch absent": "There is no dataset",
-    "datasets fetch diabetes": "built in",
-    "datasets frobnicate": "No such command",
 }.items():
     if line:
         refused(line, words)
@@ -193,7 +156,6 @@ refused(["check", "a\0b.npz"], "a", name="a null character in a path")
 refused(["check", "x" * 300 + ".npz"], "File name too long", name="a name that is too long")
 refused(["check", "ok.npz", "--html", "x" * 300], "name", name="an output whose name is too long")
 refused(["check", "[red]ok[/].npz"], "[red]ok[/].npz cannot be read", name="markup in a path")
-refused(["datasets", "show", "[bold]x[/]"], "[bold]x[/]", name="markup in the name of a dataset")
 refused(["check", "ünïcode ☃.csv"], "ünïcode ☃.csv cannot be read", name="a name in Unicode")
 
 # -- tables
@@ -392,7 +354,6 @@ RECALIBRATE = "recalibrate ok.npz --prerank marginal --replicates 19"
         (f"{CHECK} --plot r", errno.ENOSPC),
         (f"{RECALIBRATE} --out r.nc", errno.ENOSPC),
         (f"{RECALIBRATE} --out new/folder/r.csv", errno.ENOSPC),
-        ("datasets show diabetes --plot r.png", errno.ENOSPC),
     ],
 )
 def test_a_disk_that_takes_no_more_leaves_nothing(line, number, files, tmp_path, monkeypatch):
@@ -446,7 +407,7 @@ def test_other_ways_to_write_the_same_table_are_the_same(content, files, tmp_pat
 def test_names_of_files_are_printed_without_markup_or_control_characters(files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = f"[bold]x {ANSI.strip()}"
-    result = invoke(["simulate", "marginal", "--cases", "50", "--out", out])
+    result = invoke(["demo", "--rows", "60", "--fresh", "50", "--out", out])
     assert result.exit_code == 0, result.output
     assert "[bold]x \\x1b[31mred" in result.stdout
     assert "\x1b[31mred" not in result.stdout

@@ -15,8 +15,7 @@ from prerank.datasets.digest import GitBlob
 from prerank.datasets.download import Policy, download
 from prerank.datasets.lock import locked
 from prerank.io import DownloadError, IntegrityError, StorageError
-
-from .conftest import Server, send, serve
+from web_server import Server, send, serve
 
 BODY = bytes(range(256)) * 1024
 QUICK = Policy(timeout_s=2.0, attempts=3, backoff_s=0.01, schemes=frozenset({"http"}))

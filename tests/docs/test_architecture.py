@@ -31,7 +31,7 @@ def drawn(script) -> list[tuple[str, set[str], float]]:
 
 def test_the_drawing_has_the_layers_of_the_contract(script, drawn):
     there = {name for name, _, _ in drawn}
-    wanted = [[name for name in layer if name in there] for layer in script.layers()]
+    wanted = [["prerank_paper"], *([name for name in layer if name in there] for layer in script.layers())]
     rows: dict[float, list[str]] = {}
     for name, _, top in drawn:
         rows.setdefault(top, []).append(name)
@@ -39,7 +39,8 @@ def test_the_drawing_has_the_layers_of_the_contract(script, drawn):
 
 
 def test_the_drawing_has_the_imports_of_the_code(script, drawn):
-    there = {package.name: set(package.imports) for package in script.packages().values()}
+    known = [script.study(), *script.packages().values()]
+    there = {package.name: set(package.imports) for package in known}
     assert {name: imports for name, imports, _ in drawn} == there, _remedy(script)
 
 
@@ -50,13 +51,10 @@ def test_every_package_imports_layers_below_it_only(script):
 
 
 def test_every_module_that_the_page_names_exists():
-    named = sorted(set(re.findall(r"`(prerank(?:\.\w+)+)`", PAGE.read_text(encoding="utf-8"))))
-    source = ROOT / "src"
-    absent = [
-        name
-        for name in named
-        if not (source / name.replace(".", "/")).is_dir() and not (source / f"{name.replace('.', '/')}.py").is_file()
-    ]
+    named = sorted(set(re.findall(r"`(prerank(?:_paper)?(?:\.\w+)+)`", PAGE.read_text(encoding="utf-8"))))
+    sources = {"prerank": ROOT / "src", "prerank_paper": ROOT / "reproduction" / "src"}
+    places = {name: sources[name.partition(".")[0]] / name.replace(".", "/") for name in named}
+    absent = [name for name, place in places.items() if not place.is_dir() and not place.with_suffix(".py").is_file()]
     assert len(named) > 40
     assert not absent, f"docs/architecture.md names modules that do not exist: {', '.join(absent)}"
 

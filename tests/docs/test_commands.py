@@ -15,14 +15,21 @@ import pytest
 from typer.testing import CliRunner
 
 from prerank.cli.main import app
-from prerank.studies.benchmark.run import Summary
+from prerank_paper.benchmark.run import Summary
+from prerank_paper.cli.main import app as study
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "reproduction" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 FENCE = re.compile(r"^```([^\s`]*)[^\n`]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"`([^`]+)`")
 PROGRAMS = {
     "prerank",
+    "prerank-paper",
     "make",
     "pip",
     "python",
@@ -53,11 +60,12 @@ class How(NamedTuple):
 AS_IT_STANDS = {
     "prerank --help": "",
     "prerank --version": "",
+    "prerank-paper --help": "",
     "prerank check --help": "",
-    "prerank datasets": "",
+    "prerank-paper datasets": "",
     "prerank check forecasts.csv observations.csv": "",
     "prerank check forecasts.csv observations.csv --prerank location --prerank HDR": "",
-    "prerank simulate marginal": "prerank-simulations/marginal.png",
+    "prerank-paper simulate marginal": "prerank-simulations/marginal.png",
 }
 """Commands that are run as they stand, and what each must leave in its folder."""
 
@@ -89,54 +97,73 @@ OTHERWISE = {
     "prerank demo": How("prerank demo --rows 200 --fresh 200", "3,000 rows", "prerank-demo/demonstration.png"),
     "prerank --install-completion": How(None, "writes into the shell's own files"),
     "prerank --show-completion": How(None, "asks which shell it was called from; see test_help_and_completion.py"),
-    "prerank COMMAND --help": How("prerank simulate --help", "a place holder"),
-    "prerank simulate": How("prerank simulate --help", "the name of a command"),
-    "prerank simulate 1": How("prerank simulate 1", "run in small by test_simulate_command.py", works=False),
-    "prerank simulate 2": How("prerank simulate 2", "as Simulation 1, with another law", works=False),
-    "prerank simulate power": How("prerank simulate power", "run in small by test_simulate_command.py", works=False),
-    "prerank simulate 1 --full": How("prerank simulate 1 --full", "takes half a minute", works=False),
-    "prerank simulate 2 --full": How("prerank simulate 2 --full", "takes a minute", works=False),
-    "prerank simulate power --full": How("prerank simulate power --full", "takes minutes", works=False),
-    "prerank benchmark": How("prerank benchmark --help", "the name of a command"),
-    "prerank benchmark --quick --out trial": How(
-        f"prerank benchmark --quick {SMALL} --out trial", "run whole by test_benchmark_command.py", "trial/grid.json"
+    "prerank COMMAND --help": How("prerank check --help", "a place holder"),
+    "prerank-paper COMMAND --help": How("prerank-paper simulate --help", "a place holder"),
+    "prerank-paper simulate": How("prerank-paper simulate --help", "the name of a command"),
+    "prerank-paper simulate 1": How(
+        "prerank-paper simulate 1", "run in small by test_simulate_command.py", works=False
     ),
-    "prerank benchmark --device cuda --joint --out results": How(
-        f"prerank benchmark --quick {SMALL} --device cpu --joint --out results",
+    "prerank-paper simulate 2": How("prerank-paper simulate 2", "as Simulation 1, with another law", works=False),
+    "prerank-paper simulate power": How(
+        "prerank-paper simulate power", "run in small by test_simulate_command.py", works=False
+    ),
+    "prerank-paper simulate 1 --full": How("prerank-paper simulate 1 --full", "takes half a minute", works=False),
+    "prerank-paper simulate 2 --full": How("prerank-paper simulate 2 --full", "takes a minute", works=False),
+    "prerank-paper simulate power --full": How("prerank-paper simulate power --full", "takes minutes", works=False),
+    "prerank-paper benchmark": How("prerank-paper benchmark --help", "the name of a command"),
+    "prerank-paper benchmark --quick --out trial": How(
+        f"prerank-paper benchmark --quick {SMALL} --out trial",
+        "run whole by test_benchmark_command.py",
+        "trial/grid.json",
+    ),
+    "prerank-paper benchmark --device cuda --joint --out results": How(
+        f"prerank-paper benchmark --quick {SMALL} --device cpu --joint --out results",
         "needs a GPU, and hours",
         "results/fleets",
     ),
-    "prerank benchmark --protocol none --initialisations 3 --out starts": How(
-        "prerank benchmark --datasets air --protocol none --initialisations 3 --out starts",
+    "prerank-paper benchmark --protocol none --initialisations 3 --out starts": How(
+        "prerank-paper benchmark --datasets air --protocol none --initialisations 3 --out starts",
         "trains for minutes",
         works=False,
     ),
-    "python benchmarks/ablation_evaluation.py --device cuda": How(None, "needs a GPU; see test_variants.py"),
-    "python benchmarks/ablation_training.py --device cuda": How(None, "needs a GPU; see test_variants.py"),
+    "python reproduction/benchmarks/ablation_evaluation.py --device cuda": How(
+        None, "needs a GPU; see test_ablations.py"
+    ),
+    "python reproduction/benchmarks/ablation_training.py --device cuda": How(
+        None, "needs a GPU; see test_ablations.py"
+    ),
     "python docs/_build/benchmark_page.py": How(None, "writes into the documentation; see test_benchmark_page.py"),
-    "prerank benchmark --datasets households,air --preranks PCA,HDR --strengths 1,10 --seeds 0,42 --out part": How(
-        "prerank benchmark --datasets households,air --preranks PCA,HDR --strengths 1,10 --seeds 0,42 --out part",
+    "prerank-paper benchmark --datasets households,air --preranks PCA,HDR --strengths 1,10 --seeds 0,42 --out part": How(
+        "prerank-paper benchmark --datasets households,air --preranks PCA,HDR --strengths 1,10 --seeds 0,42 --out part",
         "downloads, and trains for minutes",
         works=False,
     ),
-    "prerank benchmark --executor dask --workers 4 --out results": How(
-        "prerank benchmark --datasets air --executor dask --workers 4 --out results", "starts a cluster", works=False
+    "prerank-paper benchmark --executor dask --workers 4 --out results": How(
+        "prerank-paper benchmark --datasets air --executor dask --workers 4 --out results",
+        "starts a cluster",
+        works=False,
     ),
-    "prerank benchmark --executor dask --scheduler tcp://192.0.2.1:8786 --out results": How(
-        "prerank benchmark --datasets air --executor dask --scheduler tcp://192.0.2.1:8786 --out results",
+    "prerank-paper benchmark --executor dask --scheduler tcp://192.0.2.1:8786 --out results": How(
+        "prerank-paper benchmark --datasets air --executor dask --scheduler tcp://192.0.2.1:8786 --out results",
         "needs a cluster",
         works=False,
     ),
-    "prerank report": How("prerank report --help", "the name of a command"),
-    "prerank report DIR": How("prerank report --help", "a place holder"),
-    "prerank report trial": How("prerank report trial", "", "trial/report/index.md"),
-    "prerank datasets fetch NAME": How(None, "downloads; tests/data does it from a server of its own"),
-    "prerank datasets show NAME": How("prerank datasets show diabetes", "a place holder", "diabetes-targets.png"),
+    "prerank-paper report": How("prerank-paper report --help", "the name of a command"),
+    "prerank-paper report DIR": How("prerank-paper report --help", "a place holder"),
+    "prerank-paper report results/benchmark --out report": How(None, "draws for minutes; see test_benchmark_page.py"),
+    "prerank-paper report results/benchmark": How(None, "draws for minutes; see test_benchmark_page.py"),
+    "prerank-paper report results": How("prerank-paper report --help", "what a benchmark of hours gives"),
+    "prerank-paper report trial": How("prerank-paper report trial", "", "trial/report/index.md"),
+    "prerank-paper datasets fetch NAME": How(None, "downloads; tests/data does it from a server of its own"),
+    "prerank-paper datasets show NAME": How(
+        "prerank-paper datasets show diabetes", "a place holder", "diabetes-targets.png"
+    ),
     "pip install .": How(None, "installs, and needs the network"),
+    "pip install . ./reproduction": How(None, "installs, and needs the network"),
     "pip install 'prerank[dask]'": How(None, "installs, and needs the network"),
     "pip install '.[connectors]'": How(None, "installs, and needs the network"),
     "dask worker --nthreads 1": How(None, "needs a scheduler"),
-    "python benchmarks/simulations.py": How(None, "takes minutes"),
+    "python reproduction/benchmarks/simulations.py": How(None, "takes minutes"),
     "python docs/_build/architecture.py": How(None, "writes into the documentation; see test_architecture.py"),
 }
 
@@ -214,7 +241,7 @@ RUN = [page for page, told in TOLD.items() if any((known := how(one.text)) and k
 
 
 def test_commands_are_found_wherever_a_page_has_them():
-    page = """Type `make test`, or `prerank
+    page = """Type `make test`, or `prerank-paper
 report DIR`. `make` and `prerank.data` are names.
 
 ```python
@@ -232,7 +259,7 @@ grid.json         no command
 
 ```bash
 cd folder && unheard-of --flag   # why
-prerank benchmark \\
+prerank-paper benchmark \\
   --quick
 ```
 
@@ -244,11 +271,11 @@ $ prerank demo
 """
     assert [(one.text, one.shown) for one in commands(page)] == [
         ("make test", None),
-        ("prerank report DIR", None),
+        ("prerank-paper report DIR", None),
         ("prerank demo", None),
         ("cd folder", None),
         ("unheard-of --flag", None),
-        ("prerank benchmark --quick", None),
+        ("prerank-paper benchmark --quick", None),
         ("prerank --version", "prerank 1.2.3\n"),
         ("prerank demo", ""),
     ]
@@ -294,10 +321,11 @@ def run(known: How, folder: Path, empty: Path) -> str:
         patch.setenv("PRERANK_CACHE", str(empty))
         patch.delenv("PRERANK_DATA", raising=False)
         if not known.works:  # the command reads its options and prepares; what takes long is left out
-            patch.setattr("prerank.studies.benchmark.run.run_benchmark", lambda *_, **__: Summary(0, 0, []))
-            for study in ("simulation_study", "power_study"):
-                patch.setattr(f"prerank.cli.study.{study}", lambda *_: [])
-        result = CliRunner().invoke(app, shlex.split(known.instead)[1:])
+            patch.setattr("prerank_paper.benchmark.run.run_benchmark", lambda *_, **__: Summary(0, 0, []))
+            for name in ("simulation_study", "power_study"):
+                patch.setattr(f"prerank_paper.cli.simulations.{name}", lambda *_: [])
+        program, *arguments = shlex.split(known.instead)
+        result = CliRunner().invoke({"prerank": app, "prerank-paper": study}[program], arguments)
     assert result.exit_code == 0, f"{known.instead}: {result.output}"
     return result.output
 

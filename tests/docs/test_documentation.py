@@ -14,7 +14,10 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md")]
+    [
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "reproduction/README.md")
+    ]
     + list((ROOT / "docs").rglob("*.md"))
 )
 FENCE = re.compile(r"^```([^\s`]*)[^\n`]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -126,9 +129,11 @@ def test_the_paper_to_code_table_names_objects_and_tests_that_exist():
     assert len(names) > 40
     assert len(tests) > 10
     for name in names:
-        assert resolves(f"prerank.{name}"), f"prerank.{name} does not exist"
+        full = name if name.startswith("prerank_paper.") else f"prerank.{name}"
+        assert resolves(full), f"{full} does not exist"
     for test in tests:
-        assert (ROOT / "tests" / test).exists(), f"tests/{test} does not exist"
+        path = ROOT / test if test.startswith("reproduction/") else ROOT / "tests" / test
+        assert path.exists(), f"{path} does not exist"
 
 
 def test_the_table_of_where_things_go_names_files_that_exist():
@@ -139,7 +144,8 @@ def test_the_table_of_where_things_go_names_files_that_exist():
     for _, *columns in rows:
         for folder, cell in zip(("src/prerank", "tests", "."), columns, strict=True):
             for name in re.findall(r"`([^`]+)`", cell):
-                path = ROOT / name if name in ("benchmarks", "results") else ROOT / folder / name
+                from_root = name.partition("/")[0] in ("benchmarks", "results", "reproduction")
+                path = ROOT / name if from_root else ROOT / folder / name
                 assert path.exists(), f"{path} is not there"
 
 

@@ -5,8 +5,23 @@ import pytest
 import torch
 from scipy import stats
 
-from prerank.randomness import bits, case_keys, key, normal, numpy_generator, seeded, torch_generator, uniform
+from prerank.randomness import (
+    bits,
+    case_keys,
+    key,
+    keyed_order,
+    normal,
+    numpy_generator,
+    seeded,
+    torch_generator,
+    uniform,
+)
 
+ORDERS = {
+    0: [8, 6, 4, 2, 7, 10, 9, 1, 0, 11, 5, 3],
+    866: [10, 5, 8, 1, 7, 0, 3, 11, 4, 6, 2, 9],
+}
+ORDER_SUM = 276331
 LEVEL = 1e-4  # of each statistical check here; seeds are fixed
 
 
@@ -75,3 +90,30 @@ def test_generators_of_a_seed_and_names_repeat():
     )
     assert (numpy_generator(4, "x").random(3) == numpy_generator(4, "x").random(3)).all()
     assert (numpy_generator(4, "x").random(3) != numpy_generator(4, "y").random(3)).all()
+
+
+def test_the_order_of_rows_is_pinned() -> None:
+    assert keyed_order(12, seed=0).tolist() == ORDERS[0]
+    assert keyed_order(12, seed=866).tolist() == ORDERS[866]
+    assert int((keyed_order(100_000, seed=42) * np.arange(100_000)).sum() % 1_000_003) == ORDER_SUM
+
+
+def test_the_order_of_rows_is_left_alone_by_other_random_numbers_and_leaves_them_alone() -> None:
+    before = torch.random.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    first = keyed_order(1000, seed=4)
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    assert before[1] == np.random.get_state()[1].tolist()  # noqa: NPY002
+    np.random.default_rng().random(7)
+    assert (first == keyed_order(1000, seed=4)).all()
+
+
+def test_every_row_is_as_likely_to_be_first_as_any_other() -> None:
+    counts = np.bincount([keyed_order(8, seed)[0] for seed in range(4000)], minlength=8)
+    chi_square = ((counts - 500) ** 2 / 500).sum()
+    assert chi_square < 24.32  # the 0.999 quantile for 7 degrees of freedom
+
+
+def test_the_order_does_not_depend_on_how_many_rows_are_hashed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = keyed_order(50, 1)
+    monkeypatch.setattr("prerank.randomness._CHUNK", 7)
+    assert keyed_order(50, 1).tolist() == whole.tolist()

@@ -37,7 +37,7 @@ def test_the_preset_is_a_matter_of_parameters_and_survives_cloning() -> None:
 
 
 def test_the_papers_preset_trains_what_training_by_hand_does(table: Table, small: Small) -> None:
-    from prerank.datasets.splitting import keyed_order
+    from prerank.randomness import keyed_order
     from prerank.training import Run, TrainingSet, fit
 
     x, y = table
@@ -69,7 +69,7 @@ def test_a_feature_far_outside_moves_a_forecast_no_farther_than_the_end_of_its_r
 
 
 def _training_rows(model: MixtureRegressor) -> np.ndarray:
-    from prerank.datasets.splitting import keyed_order
+    from prerank.randomness import keyed_order
 
     return keyed_order(300, model.seed_)[:240]
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from prerank.preranks import HDR, PCA, Copula, Custom, Dependency, Location, Marginal, Scale
-from prerank.studies.published import PublishedPenalty
 from prerank.training import EnergyScore, FitOptions, PreRankPenalty, Run, TrainingSet, fit, loop
 from prerank.training import cuda_graph as capture
 from prerank.training.fleet import Architecture, adam, new_fleet, note_scores
@@ -20,9 +19,6 @@ PENALTIES = [
     PreRankPenalty(HDR(), n_draws=20),
     PreRankPenalty(Copula(), n_draws=20),
     PreRankPenalty((Location(), Scale(), Copula()), n_draws=20),
-    PublishedPenalty(Marginal(), n_draws=10),
-    PublishedPenalty(PCA(), n_draws=10),
-    PublishedPenalty(Copula(), n_draws=10),
 ]
 
 
@@ -52,7 +48,7 @@ def test_a_fleet_that_loses_models_over_300_steps_equals_its_models_alone(tiny, 
     wide = tiny(seed=1)
     data = {0: tiny(seed=0), 1: wide._replace(y_validation=6 * wide.y_validation)}
     options = small(max_epochs=100, patience=10, learning_rate=1e-3)
-    runs = [Run(k % 2, penalty, 5.0) for k, penalty in enumerate([*PENALTIES[:7], PENALTIES[9]])]
+    runs = [Run(k % 2, penalty, 5.0) for k, penalty in enumerate(PENALTIES)]
     runs.insert(4, Run(1))
     fleet = fit(runs, data, options)
     assert fleet.steps == 300
@@ -85,7 +81,7 @@ def test_a_model_that_diverges_is_stopped_and_reported_and_the_others_do_not_not
     """
     healthy = tiny(4, 0, dtype=torch.float32)
     poisoned = healthy._replace(x=healthy.x * 1e30)
-    for penalty in (PreRankPenalty(PCA(), n_draws=20), PublishedPenalty(PCA(), n_draws=10), PENALTIES[6]):
+    for penalty in (PENALTIES[4], PENALTIES[6]):
         runs = [Run(0, penalty, 1.0), Run(1, penalty, 1.0), Run(0)]
         broken = fit(runs, {0: healthy, 1: poisoned}, small())
         sound = fit(runs, {0: healthy, 1: healthy}, small())
@@ -166,12 +162,12 @@ def test_a_minibatch_whose_rows_weigh_nothing_teaches_nothing_and_breaks_nothing
 def test_rows_that_fill_up_the_last_minibatch_do_not_count(tiny, small):
     """A penalty of 24 rows is that of the same 24 among 32 of which eight weigh nothing, whatever those hold."""
     data = tiny(rows=40)
-    for penalty in (PreRankPenalty(PCA()), PublishedPenalty(PCA(), n_draws=10)):
-        short = penalty(*_rows_and_forecast(data, 24), case_weights=None, noise=_noise(penalty, data, 24))
-        y, forecast = _rows_and_forecast(data, 32)
-        y = torch.where(torch.arange(32)[:, None] < 24, y, 1e3)
-        padded = penalty(y, forecast, case_weights=(torch.arange(32) < 24).double(), noise=_noise(penalty, data, 32))
-        torch.testing.assert_close(short, padded, rtol=1e-9, atol=1e-12)
+    penalty = PreRankPenalty(PCA())
+    short = penalty(*_rows_and_forecast(data, 24), case_weights=None, noise=_noise(penalty, data, 24))
+    y, forecast = _rows_and_forecast(data, 32)
+    y = torch.where(torch.arange(32)[:, None] < 24, y, 1e3)
+    padded = penalty(y, forecast, case_weights=(torch.arange(32) < 24).double(), noise=_noise(penalty, data, 32))
+    torch.testing.assert_close(short, padded, rtol=1e-9, atol=1e-12)
 
 
 def _rows_and_forecast(data, rows):

@@ -10,7 +10,6 @@ from prerank.calibration import pce, projected_pit
 from prerank.forecasts import GaussianMixture
 from prerank.preranks import Custom, Location, Marginal, Scale, needs_of, paper_preranks
 from prerank.scores import energy_score
-from prerank.studies.published import PublishedPenalty
 from prerank.training import (
     Architecture,
     EnergyScore,
@@ -313,7 +312,6 @@ class TestCapture:
             (Renamed(), True),
             (Careless(), False),
             *((PreRankPenalty(item), True) for item in paper_preranks(2) + paper_preranks(3)),
-            *((PublishedPenalty(item), True) for item in paper_preranks(3)),
             (PreRankPenalty(Custom(lambda y: y.amax(-1), name="maximum")), False),
             (PreRankPenalty((Location(), Custom(lambda y: y.amax(-1)))), False),
             (PreRankPenalty(OwnScale()), False),

@@ -1,4 +1,4 @@
-"""The command line: `prerank demo`, `prerank datasets`, ... One module per command."""
+"""The command line: `prerank check`, `prerank demo`, ... One module per command."""
 
 from prerank.cli.main import main
 

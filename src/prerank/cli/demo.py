@@ -12,8 +12,8 @@ from prerank.cli.outputs import results_folder, shown_path
 LEVEL = 0.05
 
 if TYPE_CHECKING:
+    from prerank._demonstration import Evaluated
     from prerank.diagnosis import Check
-    from prerank.studies import Evaluated
 
 
 def demo(
@@ -28,9 +28,9 @@ def demo(
 
 
 def _demonstrate(out: Path, seed: int, n_train: int, n_test: int) -> None:
+    from prerank._demonstration import PENALISED, STRENGTHS, demonstrate, demonstration_picture
     from prerank._parallel import single_threaded
     from prerank.plotting import save_figure, terminal_table
-    from prerank.studies import PENALISED, STRENGTHS, demonstrate, demonstration_picture
 
     console = Console()
     console.print(

@@ -8,14 +8,10 @@ from typing import Annotated
 import typer
 
 from prerank import __version__
-from prerank.cli import datasets
-from prerank.cli.benchmark import benchmark
 from prerank.cli.check import check
 from prerank.cli.demo import demo
 from prerank.cli.recalibrate import recalibrate
 from prerank.cli.refusal import Commands
-from prerank.cli.report import report
-from prerank.cli.simulate import simulate
 
 app = typer.Typer(
     name="prerank",
@@ -25,9 +21,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,
 )
-
-
-app.add_typer(datasets.app, name="datasets")
 
 
 def _version(asked: bool) -> None:
@@ -48,9 +41,26 @@ def root(
 app.command()(check)
 app.command()(recalibrate)
 app.command()(demo)
-app.command()(simulate)
-app.command()(benchmark)
-app.command()(report)
+
+
+def _of_the_study(name: str) -> None:
+    """A command that `prerank-paper` has, whatever its options: the answer is where it is."""
+
+    @app.command(
+        name,
+        hidden=True,
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )
+    def elsewhere() -> None:
+        raise ValueError(
+            f"the command is prerank-paper {name}: the paper's experiments are a package of their own, in the folder "
+            "reproduction of the repository"
+        )
+
+
+for command in ("simulate", "benchmark", "report", "datasets"):
+    _of_the_study(command)
 
 
 def main() -> None:

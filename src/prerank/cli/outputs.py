@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from prerank._wording import printable
-from prerank._writing import require_file
+from prerank._writing import require_file, require_folder
 
 FIGURES = (".png", ".svg")  # what a figure without a suffix is written as
 
@@ -38,8 +38,6 @@ def require_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | 
 @contextmanager
 def results_folder(path: Path) -> Iterator[Path]:
     """A folder for results, made if it is missing; one that was made and stays empty is taken away if the block fails."""
-    from prerank.studies import require_folder  # loads slowly
-
     new = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         yield require_folder(path)

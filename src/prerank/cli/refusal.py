@@ -40,11 +40,11 @@ class Commands(TyperGroup):
 def refuse_empty(arguments: Sequence[str]) -> None:
     """No option or argument of ours has an empty value, so that one is a slip, such as a variable that is not set.
 
-    >>> refuse_empty(["benchmark", "--datasets", ""])
+    >>> refuse_empty(["check", "--prerank", ""])
     Traceback (most recent call last):
-    ValueError: the value after --datasets is empty; give one, or leave it out
+    ValueError: the value after --prerank is empty; give one, or leave it out
     """
-    for before, argument in zip(["prerank", *arguments], arguments, strict=False):
+    for before, argument in zip(["the command", *arguments], arguments, strict=False):
         if not argument.strip():
             raise ValueError(f"the value after {before} is empty; give one, or leave it out")
         name, equals, value = argument.partition("=")
@@ -58,14 +58,14 @@ def one_line() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno == errno.EPIPE:  # nobody reads on, as in `prerank datasets | head -1`
+        if error.errno == errno.EPIPE:  # nobody reads on, as in `prerank check FORECASTS | head -1`
             raise
         text = _of_the_system(error)
     except _USAGE as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # `prerank` alone shows its help
             raise
-        command = "prerank" if error.ctx is None else error.ctx.command_path
-        text = f"{error.format_message().rstrip('.')}; see {command} --help"
+        see = "" if error.ctx is None else f"; see {error.ctx.command_path} --help"
+        text = error.format_message().rstrip(".") + see
     except (ValueError, ImportError) as error:
         text = str(error)
     except MemoryError as error:

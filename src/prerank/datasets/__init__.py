@@ -1,34 +1,12 @@
-"""Data: the paper's datasets by name, your own files, and tables whose true law is known.
+"""Tables whose true distribution is known, and files from the web, verified.
 
->>> table = load("bimodal")
->>> parts = split(table, seed=0)
->>> parts.train.x.shape, parts.test.y.shape
-((800, 2), (400, 2))
+>>> table = Bimodal().table(n_cases=800, seed=0)
+>>> table.x.shape, table.y.shape
+((800, 2), (800, 2))
 """
 
-from prerank.datasets.builtin import Diabetes
-from prerank.datasets.catalogue import Dataset, dataset
-from prerank.datasets.loading import fetch, load, load_file
-from prerank.datasets.splitting import Part, Split, SplitProtocol, split
 from prerank.datasets.standardise import Standardiser
 from prerank.datasets.synthetic import Bimodal, ClaytonDependent, Heteroscedastic
 from prerank.datasets.table import Card, Table
 
-__all__ = [
-    "Bimodal",
-    "Card",
-    "ClaytonDependent",
-    "Dataset",
-    "Diabetes",
-    "Heteroscedastic",
-    "Part",
-    "Split",
-    "SplitProtocol",
-    "Standardiser",
-    "Table",
-    "dataset",
-    "fetch",
-    "load",
-    "load_file",
-    "split",
-]
+__all__ = ["Bimodal", "Card", "ClaytonDependent", "Heteroscedastic", "Standardiser", "Table"]

@@ -1,6 +1,6 @@
 """Forecasts, observations and tables from files, and back."""
 
-from prerank.io.errors import DataError, DownloadError, IntegrityError, LicenceError, NotLocalError, StorageError
+from prerank.io.errors import DataError, DownloadError, IntegrityError, StorageError
 from prerank.io.long_form import Matched, from_long
 from prerank.io.read import Naming, read_forecasts
 from prerank.io.write import write_forecasts
@@ -9,10 +9,8 @@ __all__ = [
     "DataError",
     "DownloadError",
     "IntegrityError",
-    "LicenceError",
     "Matched",
     "Naming",
-    "NotLocalError",
     "StorageError",
     "from_long",
     "read_forecasts",

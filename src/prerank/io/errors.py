@@ -15,11 +15,3 @@ class DownloadError(DataError):
 
 class StorageError(DataError):
     """The cache could not be written: the disk is full, the folder is read-only or locked."""
-
-
-class LicenceError(DataError):
-    """A dataset asks every user to accept an agreement, and it was not accepted."""
-
-
-class NotLocalError(DataError):
-    """The dataset is neither in PRERANK_DATA nor in the cache, and downloading was not allowed."""

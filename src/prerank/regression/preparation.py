@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from prerank.datasets import Standardiser
-from prerank.datasets.splitting import keyed_order
 from prerank.datasets.variation import require_variation
 from prerank.io import DataError
+from prerank.randomness import keyed_order
 from prerank.regression.dequantising import Dequantiser
 from prerank.regression.feature_range import FeatureRange
 from prerank.training import TrainingSet

@@ -1,10 +1,7 @@
 """Progress of a fit, as a value that the loop tells what happened."""
 
-import time
 from typing import Protocol
 
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as RichProgress
 from torch import Tensor
 
 
@@ -70,22 +67,6 @@ class Silent:
         """Called at the end, also after an error."""
 
 
-class Stopwatch:
-    """Only notes the times of reports; the loop reads the fleet before it reports, so the device has caught up."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    def start(self, n_models: int, max_epochs: int) -> None:
-        pass
-
-    def advance(self, epoch: int, n_active: int, best_score: Tensor) -> None:
-        self.times.append(time.perf_counter())
-
-    def stop(self) -> None:
-        pass
-
-
 class Bar:
     """A bar of finished models with the epoch beside it; how long early stopping takes is not known in advance.
 
@@ -108,8 +89,17 @@ class Bar:
         max_epochs : int
             The most epochs.
         """
+        from rich.progress import (  # a machine that trains without a bar needs no rich
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
         self.total = n_models
-        self.bar = RichProgress(
+        self.bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(),
