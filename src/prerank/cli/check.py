@@ -22,6 +22,8 @@ from prerank.cli.fileoptions import (
     Value,
     naming_of,
     preranks_named,
+    require_inputs,
+    require_preranks,
 )
 from prerank.cli.outputs import require_outputs, require_picture
 
@@ -70,14 +72,15 @@ def check(
 
     prerank check forecasts.npz --json --fail   (status 1 if miscalibrated)
     """
-    from prerank.cli.document import as_document  # torch and pandas load slowly
-    from prerank.cli.repeating import command_line, python_lines
-    from prerank.diagnosis import check as check_arrays
-    from prerank.io import read_forecasts
-
+    require_inputs(forecasts, observations)
+    require_preranks(prerank)
     require_outputs({"--plot": plot, "--html": html}, (forecasts, observations))
     if plot is not None:
         require_picture(plot)
+    from prerank.cli.document import as_document  # torch and pandas load slowly
+    from prerank.diagnosis import check as check_arrays
+    from prerank.io import read_forecasts
+
     naming = naming_of(case, member, target, value, observation, axes, block, by)
     found = read_forecasts(forecasts, observations, naming)
     preranks = preranks_named(prerank, found.y.shape[1])
@@ -95,6 +98,8 @@ def check(
     if plot is not None:
         result.plot(plot)
     if html is not None:
+        from prerank.cli.repeating import command_line, python_lines
+
         command, python = command_line(ctx), python_lines(forecasts, observations, naming, preranks, ctx.params)
         result.to_html(html, title=f"Is {forecasts.name} calibrated?", command=command, python=python)
     typer.echo(as_document(result, seed) if as_json else printable(str(result)))

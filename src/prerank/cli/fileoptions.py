@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from prerank.io.formats import require_there
+
 if TYPE_CHECKING:
     from prerank.io import Naming
     from prerank.preranks import PreRank
@@ -55,6 +57,21 @@ Preranks = Annotated[
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Replicates = Annotated[int, typer.Option(min=19, help="Replicates of the tests.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in the place of the table.")]
+
+
+def require_inputs(*paths: Path | None) -> None:
+    """Refuse files that are not there, or of no known format, before anything heavy is imported."""
+    for path in paths:
+        if path is not None:
+            require_there(path)
+
+
+def require_preranks(names: list[str] | None) -> None:
+    """Refuse names that no pre-rank has, whatever the number of targets."""
+    known = {name.lower() for name in PRERANKS}
+    for name in names or ():
+        if name.lower() not in known:
+            raise ValueError(f"there is no pre-rank {name!r}; choose from {', '.join(PRERANKS)}")
 
 
 def naming_of(

@@ -23,6 +23,8 @@ from prerank.cli.fileoptions import (
     Value,
     naming_of,
     preranks_named,
+    require_inputs,
+    require_preranks,
 )
 from prerank.cli.outputs import require_outputs
 
@@ -90,12 +92,14 @@ def recalibrate(
 
     prerank recalibrate new.npz --load learnt.safetensors --out corrected.npz
     """
+    require_inputs(forecasts, observations, apply, apply_observations)
+    require_preranks(prerank)
+    _refuse_contradictions(apply, apply_observations, share, before, save, load)
+    require_outputs({"--out": out, "--save": save}, (forecasts, observations, apply, apply_observations, load))
     from prerank.cli.cases import Cases  # torch and pandas load slowly
     from prerank.io import read_forecasts, write_forecasts
     from prerank.io.write import require_output
 
-    _refuse_contradictions(apply, apply_observations, share, before, save, load)
-    require_outputs({"--out": out, "--save": save}, (forecasts, observations, apply, apply_observations, load))
     require_output(out)
     naming = naming_of(case, member, target, value, observation, axes, block)
     found = Cases.in_memory(read_forecasts(forecasts, observations, naming, need_observations=load is None), block)

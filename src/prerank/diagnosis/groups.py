@@ -4,23 +4,20 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import torch
-from matplotlib.figure import Figure
 
 from prerank._wording import counted
 from prerank.calibration import holm
 from prerank.diagnosis.plotdata import group_heat
-from prerank.diagnosis.report import Described, report_of_groups
 from prerank.diagnosis.result import LEVEL, Check
-from prerank.plotting import render
-from prerank.plotting.heatmaps import group_figure
-from prerank.plotting.page import write_page
 from prerank.plotting.panels import GroupHeat
-from prerank.plotting.style import save_named
-from prerank.plotting.tables import p_text
+from prerank.plotting.tables import p_text, render
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,7 +30,7 @@ class GroupedCheck:
     """
 
     checks: Mapping[Any, Check]
-    table: pd.DataFrame
+    table: "pd.DataFrame"
     attainable: float
     notes: tuple[str, ...] = ()
 
@@ -69,8 +66,11 @@ class GroupedCheck:
             f"Miscalibrated in {len(failed)} of {n_groups}: {named} (smallest adjusted p-value {p_text(self.p_value)})."
         )
 
-    def plot(self, path: Path | str | None = None) -> Figure:
+    def plot(self, path: Path | str | None = None) -> "Figure":
         """A heat map of where it fails: PCE over expected for groups by pre-ranks; written to `path` if given."""
+        from prerank.plotting.heatmaps import group_figure  # matplotlib loads slowly
+        from prerank.plotting.style import save_named
+
         figure = group_figure(self._heat(), self.verdict)
         if path is not None:
             save_named(figure, path)
@@ -80,6 +80,9 @@ class GroupedCheck:
         self, path: Path | str | None = None, *, title: str = "", command: str = "", python: str = "", date: str = ""
     ) -> str:
         """A report of all groups as one HTML page; as `Check.to_html`, with a heat map of where it fails."""
+        from prerank.diagnosis.report import Described, report_of_groups  # its template's engine loads slowly
+        from prerank.plotting.page import write_page
+
         described = Described(title, command, python, date)
         results, readings = list(self.checks.values()), [str(words) for words in self.table["reading"]]
         page = report_of_groups(results, self._heat(), readings, self.calibrated, self.verdict, described, self.notes)
@@ -89,8 +92,10 @@ class GroupedCheck:
         tables = {name: result.table for name, result in self.checks.items()}
         return group_heat(tables, self.table["adjusted p-value"].tolist(), LEVEL)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> "pd.DataFrame":
         """The tables of all groups as one, with a row per group and pre-rank."""
+        import pandas as pd  # loads slowly
+
         return pd.concat({name: one.table for name, one in self.checks.items()}, names=["group"])
 
     def to_xarray(self) -> Any:
@@ -122,6 +127,8 @@ def grouped(checks: Mapping[Any, Check], notes: Sequence[str] = ()) -> GroupedCh
     >>> grouped({"spring": check_pits(pits), "autumn": check_pits(pits**3)}).verdict
     'Miscalibrated in 1 of 2 groups: autumn (smallest adjusted p-value < 0.001).'
     """
+    import pandas as pd  # loads slowly
+
     if not checks:
         raise ValueError("there are no groups; give the check of at least one")
     own = torch.tensor([result.p_value for result in checks.values()], dtype=torch.float64)

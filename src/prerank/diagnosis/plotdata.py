@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
-from scipy import stats
 from torch import Tensor
 
 from prerank.calibration import PCETest, ProjectedPIT, centred_levels, reliability_curve
 from prerank.plotting.panels import GroupHeat, PreRankPanel, ProjectionPanel, ratio
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BINS = np.linspace(0.0, 1.0, 11)
 
@@ -19,8 +20,8 @@ BINS = np.linspace(0.0, 1.0, 11)
 def panels(
     pit: ProjectedPIT,
     test: PCETest,
-    table: pd.DataFrame,
-    projections: pd.DataFrame,
+    table: "pd.DataFrame",
+    projections: "pd.DataFrame",
     case_weights: Tensor | None,
     level: float,
 ) -> list[PreRankPanel]:
@@ -69,7 +70,7 @@ def panels(
     return found
 
 
-def group_heat(tables: Mapping[Any, pd.DataFrame], adjusted: Sequence[float], level: float) -> GroupHeat:
+def group_heat(tables: "Mapping[Any, pd.DataFrame]", adjusted: Sequence[float], level: float) -> GroupHeat:
     """The heat map of groups, from the tables of their checks and their p-values adjusted for the groups."""
     preranks = list(dict.fromkeys(str(name) for table in tables.values() for name in table.index))
     ratios = np.full((len(tables), len(preranks)), np.nan)
@@ -113,6 +114,8 @@ def _band_of_bins(
 
 @lru_cache(maxsize=1024)
 def _band_of_counts(n_cases: int, n_projections: int) -> tuple[float, float]:
+    from scipy import stats  # loads slowly
+
     share = float(BINS[1] - BINS[0])
     tail = 0.05 / (len(BINS) - 1) / n_projections / 2
     ends = stats.binom.ppf(tail, n_cases, share), stats.binom.isf(tail, n_cases, share)

@@ -9,13 +9,17 @@ _LARGE = 1 << 26  # numbers in the ensemble from which a check takes seconds
 @contextmanager
 def check_progress(size: int) -> Iterator[Callable[[int, int], None] | None]:
     """What to tell how many cases are done; None where the work is short or nobody looks."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if size < _LARGE or not console.is_terminal:
+    if size < _LARGE:
         yield None
         return
+    from rich.console import Console  # loads slowly
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,18 +1,25 @@
 """Forecasts, observations and tables from files, and back."""
 
-from prerank.io.errors import DataError, DownloadError, IntegrityError, StorageError
-from prerank.io.long_form import Matched, from_long
-from prerank.io.read import Naming, read_forecasts
-from prerank.io.write import write_forecasts
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DataError",
-    "DownloadError",
-    "IntegrityError",
-    "Matched",
-    "Naming",
-    "StorageError",
-    "from_long",
-    "read_forecasts",
-    "write_forecasts",
-]
+from prerank._lazy import public_names
+
+if TYPE_CHECKING:
+    from prerank.io.errors import DataError, DownloadError, IntegrityError, StorageError
+    from prerank.io.long_form import Matched, from_long
+    from prerank.io.read import Naming, read_forecasts
+    from prerank.io.write import write_forecasts
+
+_HOMES = {
+    "DataError": "errors",
+    "DownloadError": "errors",
+    "IntegrityError": "errors",
+    "Matched": "long_form",
+    "Naming": "read",
+    "StorageError": "errors",
+    "from_long": "long_form",
+    "read_forecasts": "read",
+    "write_forecasts": "write",
+}
+__all__ = list(_HOMES)
+__getattr__, __dir__ = public_names("prerank.io", _HOMES)

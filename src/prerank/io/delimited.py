@@ -6,12 +6,13 @@ write it, and is left out.
 """
 
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.csv
+from typing import TYPE_CHECKING
 
 from prerank._reading import require_regular
 from prerank.io.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "#N/A", "?")
 """The texts that mean "no value", in CSV and in ARFF."""
@@ -19,7 +20,7 @@ MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "#N/A", "?")
 _LARGEST = 2**31 - 2  # one block holds the file, so that types are inferred from all rows; a block is an int32
 
 
-def read_csv(path: Path, header: bool = True, delimiter: str = ",") -> pa.Table:
+def read_csv(path: Path, header: bool = True, delimiter: str = ",") -> "pa.Table":
     """A CSV file as a table; without a header the columns are named 0, 1, 2, ..."""
     data = file_bytes(path)
     try:
@@ -39,7 +40,7 @@ def parse(
     delimiter: str = ",",
     quote: str = '"',
     names: list[str] | None = None,
-) -> pa.Table:
+) -> "pa.Table":
     """Delimited text as a table; `names`, if given, are the columns and the text has no header.
 
     >>> parse(b"a,b\\n1,2.5\\n2,?\\n", "example").schema.types
@@ -47,6 +48,9 @@ def parse(
     """
     if not data.strip():
         raise DataError(f"{source} is empty.")
+    import pyarrow as pa  # loads slowly
+    import pyarrow.csv
+
     try:
         table = pyarrow.csv.read_csv(
             pa.BufferReader(data),
@@ -68,7 +72,7 @@ def parse(
     return table
 
 
-def without_index(table: pa.Table, source: str) -> pa.Table:
+def without_index(table: "pa.Table", source: str) -> "pa.Table":
     """The table without an unnamed first column; an unnamed column elsewhere is refused."""
     if not table.column_names[0].strip() and table.num_columns > 1:
         table = table.drop_columns([table.column_names[0]])

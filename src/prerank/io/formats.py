@@ -1,17 +1,21 @@
 """File formats as values: `Csv(header=False)`, `Arff()`, `Parquet()`, `Feather()`; each reads a path to a table."""
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Literal
 
 from prerank._reading import require_regular
 from prerank.io.arff import read_arff
 from prerank.io.delimited import read_csv
 from prerank.io.errors import DataError
 from prerank.io.memory import refuse_beyond_memory
+from prerank.io.stores import NETCDF, is_zarr
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class Csv:
     header: bool = True
     delimiter: str = ","
 
-    def read(self, path: Path) -> pa.Table:
+    def read(self, path: Path) -> "pa.Table":
         """The file as a table of raw columns."""
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
             raise DataError(f"A delimiter is one ASCII character, got {self.delimiter!r}.")
@@ -32,7 +36,7 @@ class Csv:
 class Arff:
     """Weka's attribute-relation format, dense rows."""
 
-    def read(self, path: Path) -> pa.Table:
+    def read(self, path: Path) -> "pa.Table":
         """The file as a table of raw columns."""
         return read_arff(path)
 
@@ -41,12 +45,12 @@ class Arff:
 class Parquet:
     """Apache Parquet."""
 
-    def read(self, path: Path) -> pa.Table:
+    def read(self, path: Path) -> "pa.Table":
         """The file as a table of raw columns."""
         import pyarrow.parquet
 
         # `read_table` would load the machinery of partitioned datasets, 40 MB, for the sake of one file
-        def read(file: Path) -> pa.Table:
+        def read(file: Path) -> "pa.Table":
             opened = pyarrow.parquet.ParquetFile(file)
             about = opened.metadata
             groups = [about.row_group(place) for place in range(about.num_row_groups)]
@@ -62,7 +66,7 @@ class Parquet:
 class Feather:
     """Feather, also known as the Arrow file format."""
 
-    def read(self, path: Path) -> pa.Table:
+    def read(self, path: Path) -> "pa.Table":
         """The file as a table of raw columns."""
         import pyarrow.feather
 
@@ -95,7 +99,42 @@ def format_of(path: Path) -> Format:
         raise DataError(f"{path.name}: cannot tell the format from {path.suffix!r}; known are {known}.") from None
 
 
-def _read_arrow(path: Path, read: Callable[[Path], pa.Table]) -> pa.Table:
+def kind_of(path: Path) -> Literal["npz", "variables", "table"]:
+    """What a file's suffix stands for: npz, variables (of NetCDF or Zarr) or table."""
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return "npz"
+    if suffix in NETCDF or is_zarr(path):
+        return "variables"
+    try:
+        format_of(path)
+    except DataError:
+        if path.is_dir():
+            raise DataError(f"{path} is a folder, and no Zarr store; give the name of a file in it") from None
+        raise DataError(
+            f"{path.name}: cannot tell the format from {suffix!r}; give .npz, .nc, .zarr, .csv, .tsv, .parquet or .feather"
+        ) from None
+    return "table"
+
+
+def require_there(path: Path) -> None:
+    """Refuse a name that says no format, or where nothing is, before anything that reads is imported.
+
+    >>> require_there(Path("rivers.csv"))
+    Traceback (most recent call last):
+    prerank.io.errors.DataError: rivers.csv cannot be read: No such file or directory
+    """
+    kind_of(path)
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:  # a null character is a ValueError
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise DataError(f"{path} cannot be read: {why}") from None
+
+
+def _read_arrow(path: Path, read: "Callable[[Path], pa.Table]") -> "pa.Table":
+    import pyarrow as pa  # loads slowly
+
     require_regular(path, DataError)
     try:
         table = read(path)

@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 
 from prerank.io.errors import DataError
-from prerank.io.formats import format_of
+from prerank.io.formats import format_of, kind_of
 from prerank.io.long_form import Matched, from_long
 from prerank.io.netcdf import read_variables
 from prerank.io.npz import read_npz
 from prerank.io.sample_paths import as_long_form
-from prerank.io.stores import NETCDF, is_zarr
 
 
 @dataclass(frozen=True)
@@ -127,24 +126,6 @@ def read_forecasts(
         labels = [name for name in (*case, said.get("target", "target")) if name in own.columns]
         seen = own[labels].drop_duplicates().assign(**{observation: np.nan})
     return from_long(own, seen, case=case, keep=naming.keep, **said)
-
-
-def kind_of(path: Path) -> str:
-    """What a file's suffix stands for: npz, variables (of NetCDF or Zarr) or table."""
-    suffix = path.suffix.lower()
-    if suffix == ".npz":
-        return "npz"
-    if suffix in NETCDF or is_zarr(path):
-        return "variables"
-    try:
-        format_of(path)
-    except DataError:
-        if path.is_dir():
-            raise DataError(f"{path} is a folder, and no Zarr store; give the name of a file in it") from None
-        raise DataError(
-            f"{path.name}: cannot tell the format from {suffix!r}; give .npz, .nc, .zarr, .csv, .tsv, .parquet or .feather"
-        ) from None
-    return "table"
 
 
 def _table(path: Path) -> pd.DataFrame:
