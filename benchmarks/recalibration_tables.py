@@ -86,8 +86,8 @@ def score_table(records: list[dict]) -> pd.DataFrame:
 def summary_table(cells: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """A row for each method: cells near the level, apart for datasets that chose settings, cells not rejected, scores.
 
-    Changes of scores are those of datasets: their median, their mean, and the mean without the dataset of the largest change.
-    A dataset is better or worse where its change is beyond two standard errors.
+    Changes of scores are those of datasets: their median, their mean, and the mean without the dataset of the largest
+    change. A dataset is better or worse where its change is beyond two standard errors.
     """
     rows = []
     for method in dict.fromkeys(cells["method"]):
@@ -181,7 +181,7 @@ def real_page(folder: Path) -> None:
         "## Energy score: change from the plain network in %",
         markdown(changes[[name for name in ORDER if name in changes]].reset_index()),
         f"## Scores of {PRODUCT}",
-        "Errors of changes are standard errors over cases, seeds averaged. The NLL is that of cells where targets have atoms.",
+        "Errors of changes are standard errors over cases, seeds averaged. NLL: of cells where targets have atoms.",
         markdown(product),
         "## Joint regions",
         markdown(region_summary(regions)),

@@ -188,7 +188,8 @@ def test_the_readme_says_what_is_recorded(summary):
     near = {name: row["near, chose nothing"] for name, row in summary.items()}
     assert f"{near['plain']} of {plain['cells, chose nothing']} PCEs were near what sampling allows" in said
     assert f"{near['affine + tilt + tilt']} after `Recalibrator`, {near['ECC']} after ensemble copula coupling" in said
-    assert f"energy score fell by {-float(default['median %']):.1f} % in the median of {default['datasets']} datasets" in said
+    change = -float(default["median %"])
+    assert f"energy score fell by {change:.1f} % in the median of {default['datasets']} datasets" in said
     worse = [item.split() for item in default["NLL worse"].split(", ")]
     assert "on two with discrete targets the log-likelihood fell by more than a nat" in said
     assert len(worse) == 2
