@@ -118,4 +118,6 @@ def test_the_majority_of_selected_strengths_is_the_largest(results):
     ]
     assert all(2 * int(share.split()[0]) > int(share.split()[2]) for share in shares)
     exact, published, papers = shares
-    assert f"10 in {exact} cells trained exactly and in {published} as published ({papers} in the paper's table)" in said
+    assert (
+        f"10 in {exact} cells trained exactly and in {published} as published ({papers} in the paper's table)" in said
+    )

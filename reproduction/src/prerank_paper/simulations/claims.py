@@ -246,7 +246,7 @@ def judge_claims(claims: Sequence[AnyClaim], power: pd.DataFrame) -> pd.DataFram
 
 
 def component_distortions(simulation: Simulation) -> pd.DataFrame:
-    """How wrong the forecast's variance is along each of its principal components, by covariance mistake in the paper's form.
+    """How wrong the variance is along each of the forecast's components, by covariance mistake in the paper's form.
 
     Columns: what is wrong, the component (from 1, the leading one), and the absolute logarithm of the true variance along
     it over the forecast's. A variance that is wrong by one factor is left out: all components share it.
