@@ -72,11 +72,11 @@ def check(
 
     prerank check forecasts.npz --json --fail   (status 1 if miscalibrated)
     """
-    require_inputs(forecasts, observations)
-    require_preranks(prerank)
     require_outputs({"--plot": plot, "--html": html}, (forecasts, observations))
     if plot is not None:
         require_picture(plot)
+    require_inputs(forecasts, observations)
+    require_preranks(prerank)
     from prerank.cli.document import as_document  # torch and pandas load slowly
     from prerank.diagnosis import check as check_arrays
     from prerank.io import read_forecasts

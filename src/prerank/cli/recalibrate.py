@@ -92,10 +92,10 @@ def recalibrate(
 
     prerank recalibrate new.npz --load learnt.safetensors --out corrected.npz
     """
-    require_inputs(forecasts, observations, apply, apply_observations)
-    require_preranks(prerank)
     _refuse_contradictions(apply, apply_observations, share, before, save, load)
     require_outputs({"--out": out, "--save": save}, (forecasts, observations, apply, apply_observations, load))
+    require_inputs(forecasts, observations, apply, apply_observations)
+    require_preranks(prerank)
     from prerank.cli.cases import Cases  # torch and pandas load slowly
     from prerank.io import read_forecasts, write_forecasts
     from prerank.io.write import require_output
