@@ -94,7 +94,9 @@ def rescale(
     members = (
         forecast.members
         if isinstance(forecast, Ensemble)
-        else equally_weighted_draws(forecast, 16, 0, "spread").members
+        else equally_weighted_draws(
+            getattr(forecast, "root", forecast), 16, 0, "spread"
+        ).members  # a tilt moves nothing
     )
     if present is None:
         missing = members.isnan().any(-1)
@@ -194,5 +196,7 @@ def divided(forecast: Forecast, spread: Tensor) -> Forecast:
     if isinstance(forecast, MultivariateNormal):
         spread = spread.to(forecast.loc)
         return MultivariateNormal(forecast.loc / spread, scale_tril=forecast.scale_tril / spread[:, None])
+    if hasattr(forecast, "divided"):
+        return forecast.divided(spread)
     assert isinstance(forecast, Distribution)
     return TransformedDistribution(forecast, AffineTransform(torch.zeros_like(spread), 1 / spread, event_dim=1))
