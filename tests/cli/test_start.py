@@ -21,8 +21,7 @@ LIGHT = [
     ["check", ""],
     ["check", "nowhere.npz"],
     ["check", "nowhere.csv", "nowhere.nc"],
-    ["check", __file__],
-    ["check", ".", "--prerank", "none"],
+    ["check", __file__, "--prerank", "none"],
     ["recalibrate", "nowhere.npz", "--out", "corrected.npz"],
 ]
 CODE = """

@@ -1,18 +1,16 @@
 """File formats as values: `Csv(header=False)`, `Arff()`, `Parquet()`, `Feather()`; each reads a path to a table."""
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from prerank._reading import require_regular
 from prerank.io.arff import read_arff
 from prerank.io.delimited import read_csv
 from prerank.io.errors import DataError
 from prerank.io.memory import refuse_beyond_memory
-from prerank.io.stores import NETCDF, is_zarr
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +28,10 @@ class Csv:
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
             raise DataError(f"A delimiter is one ASCII character, got {self.delimiter!r}.")
         return read_csv(path, self.header, self.delimiter)
+
+    def read_as_text(self, path: Path) -> pa.Table:
+        """The file as a table of text, whatever it looks like: places such as "01" keep their zero."""
+        return read_csv(path, self.header, self.delimiter, as_text=True)
 
 
 @dataclass(frozen=True)
@@ -87,49 +89,20 @@ _SUFFIXES: dict[str, Format] = {
 
 
 def format_of(path: Path) -> Format:
-    """The format a file's suffix stands for.
+    """The format a file's suffix stands for; delimited text may be compressed by gzip, as in `rivers.csv.gz`.
 
     >>> format_of(Path("rivers.tsv"))
     Csv(header=True, delimiter='\\t')
     """
+    suffix = Path(path.stem).suffix if path.suffix.lower() == ".gz" else path.suffix
     try:
-        return _SUFFIXES[path.suffix.lower()]
+        form = _SUFFIXES[suffix.lower()]
+        if suffix != path.suffix and not isinstance(form, Csv):
+            raise KeyError(suffix)
+        return form
     except KeyError:
         known = ", ".join(_SUFFIXES)
         raise DataError(f"{path.name}: cannot tell the format from {path.suffix!r}; known are {known}.") from None
-
-
-def kind_of(path: Path) -> Literal["npz", "variables", "table"]:
-    """What a file's suffix stands for: npz, variables (of NetCDF or Zarr) or table."""
-    suffix = path.suffix.lower()
-    if suffix == ".npz":
-        return "npz"
-    if suffix in NETCDF or is_zarr(path):
-        return "variables"
-    try:
-        format_of(path)
-    except DataError:
-        if path.is_dir():
-            raise DataError(f"{path} is a folder, and no Zarr store; give the name of a file in it") from None
-        raise DataError(
-            f"{path.name}: cannot tell the format from {suffix!r}; give .npz, .nc, .zarr, .csv, .tsv, .parquet or .feather"
-        ) from None
-    return "table"
-
-
-def require_there(path: Path) -> None:
-    """Refuse a name that says no format, or where nothing is, before anything that reads is imported.
-
-    >>> require_there(Path("rivers.csv"))
-    Traceback (most recent call last):
-    prerank.io.errors.DataError: rivers.csv cannot be read: No such file or directory
-    """
-    kind_of(path)
-    try:
-        os.stat(path)
-    except (OSError, ValueError) as error:  # a null character is a ValueError
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise DataError(f"{path} cannot be read: {why}") from None
 
 
 def _read_arrow(path: Path, read: "Callable[[Path], pa.Table]") -> "pa.Table":

@@ -9,9 +9,9 @@ import pandas as pd
 
 from prerank._writing import require_file, whole_file
 from prerank.io.errors import DataError
-from prerank.io.formats import Csv, Feather, Parquet, format_of, kind_of
+from prerank.io.formats import Csv, Feather, Parquet, format_of
 from prerank.io.long_form import Matched
-from prerank.io.read import Naming
+from prerank.io.read import Naming, kind_of
 from prerank.io.stores import is_zarr
 
 _TABLES = (Csv, Parquet, Feather)

@@ -50,7 +50,7 @@ def may_be_spread(forecast: Distribution, device: torch.device) -> bool:
 def over_drawn(
     function: Callable[[slice, Distribution, Tensor], _Result], forecast: Distribution, n_draws: int
 ) -> list[_Result]:
-    """`function(cases, forecast, case_ids)` of a few cases at a time of a mixture, tilted or not, with so many draws each."""
+    """`function(cases, forecast, case_ids)` of a few cases of a mixture at a time, tilted or not, with so many draws."""
     ids = torch.arange(forecast.batch_shape[-1])
     if isinstance(forecast, GaussianMixture):
         device, values = forecast.loc.device, n_draws * forecast.n_targets * forecast.n_components
