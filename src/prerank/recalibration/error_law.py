@@ -21,6 +21,7 @@ from prerank.recalibration.steps import NOT_SAVED, HeldOut
 from prerank.scores import energy_score
 
 _SHARES = (0.5, 0.0)  # of the way from a shift alone to the regression, beside all of it
+_PASSES = 2
 _DRAWS = 40  # whose energy scores decide it
 
 
@@ -108,10 +109,13 @@ class ErrorLaw:
         error = cases.y - members.mean
         used = cases.weights > 0
         unit = _unit(error, cases.weights)
-        robust = robust_weights(error / unit, used) * cases.weights
         given = None if held_out.features is None else held_out.features.raw
         predictors = Predictors.of(_raw_predictors(members, unit, self.named_members, given))
-        alone, best = regressions(error / unit, predictors, robust, cases.folds, cases.n_blocks)
+        robust, best = cases.weights, None
+        for _ in range(_PASSES):  # large errors are those that are left by a regression
+            left = error / unit if best is None else error / unit - best.held_out
+            robust = robust_weights(left, used) * cases.weights
+            alone, best = regressions(error / unit, predictors, robust, cases.folds, cases.n_blocks)
         usual = usual_spread(members.spread, cases.weights)
         basis = size_basis(members.spread, usual, _of_features(predictors.values, given))
         deviations = members.standardised(usual)
@@ -182,18 +186,28 @@ class _Problem(NamedTuple):
     ordered: bool
 
     def solved(self, mean: Mean) -> _Solution:
-        """Sizes and scatter of what is left by a mean, all from fits without the case's fold."""
+        """Sizes and scatter of what is left by a mean, all from fits without the case's fold.
+
+        How sizes differ is learnt from all cases alike, or from usual ones above all, whichever is better for cases of
+        other folds; how large they are is left to the scatter, and every case.
+        """
+        solutions = [self._solved(mean, weights) for weights in (self.cases.weights, self.robust)]
+        return max(solutions, key=self._log_likelihood)
+
+    def _solved(self, mean: Mean, weights: Tensor) -> _Solution:
         rest, cases = self.errors - mean.held_out, self.cases
-        # how sizes differ is learnt from usual cases; how large they are is left to the scatter, and every case
-        sizes = fit_sizes(rest, self.basis, self.robust, cases.n_blocks)
+        sizes = fit_sizes(rest, self.basis, weights, cases.n_blocks)
         log_size = torch.empty_like(rest)
         for f, used in enumerate(cases.folds.without):
             inside = cases.folds.fold == f
-            without = fit_sizes(rest, self.basis, self.robust * used, cases.n_blocks, sizes)
+            without = fit_sizes(rest, self.basis, weights * used, cases.n_blocks, sizes)
             log_size[inside] = without.log_size(self.basis[inside])
         z = rest * (-log_size).exp()
         scatter = fit_scatter(z, cases.weights, cases.folds, self.ordered)
         return _Solution(mean, sizes, log_size, scatter, z)
+
+    def _log_likelihood(self, solution: _Solution) -> float:
+        return solution.scatter.log_likelihood - float(self.cases.weights @ solution.log_size.sum(1))
 
     def score(self, solution: _Solution, unit: Tensor, seed: int) -> float:
         """The energy score of draws of every case's law without its fold, by the same noise for every solution."""

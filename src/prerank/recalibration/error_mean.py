@@ -10,7 +10,7 @@ from torch import Tensor
 from prerank.recalibration.folds import Folds
 
 REACH = 3.0  # standard deviations: a case further out must not carry its mean with it
-STRENGTHS = (torch.inf, 100.0, 10.0, 1.0, 0.1)  # of ridges, per case
+STRENGTHS = (torch.inf, 100.0, 10.0, 1.0, 0.1, 0.01)  # of ridges, per case
 _NEVER = 1e9  # a ridge that leaves nothing
 
 

@@ -17,13 +17,17 @@ _PASSES = 100
 
 
 class Scatter(NamedTuple):
-    """A scatter matrix (D, D), those without each fold (F, D, D), degrees of freedom and how it was chosen."""
+    """A scatter matrix (D, D), those without each fold (F, D, D), degrees of freedom and how it was chosen.
+
+    `log_likelihood` is that of cases by fits without their fold.
+    """
 
     whole: Tensor
     without: Tensor
     freedom: float
     pattern: str
     share: float
+    log_likelihood: float
 
 
 def log_t(square: Tensor, log_det: Tensor, freedom: float, n_targets: int) -> Tensor:
@@ -128,7 +132,7 @@ def fit_scatter(z: Tensor, weights: Tensor, folds: Folds, ordered: bool) -> Scat
             if float(values[place]) > most:
                 most, share = float(values[place]), float(shares[place])
                 mixed = scatters + share * (pattern - scatters)
-                best = Scatter(mixed[0], mixed[1:], freedom, name, share)
+                best = Scatter(mixed[0], mixed[1:], freedom, name, share, most)
     assert best is not None
     return best
 

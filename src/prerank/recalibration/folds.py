@@ -74,11 +74,9 @@ def folds_of(
     fold_of_block = _runs(sizes, count) if ordered else _dealt(sizes, count, seed)
     near = None
     if gap > 0:
-        near = _near(fold_of_block, count, gap, ordered)[:, block]
-        near = torch.as_tensor(near, device=device)
-    return Folds(
-        torch.as_tensor(fold_of_block[block], device=device), torch.as_tensor(block, device=device), count, near
-    )
+        near = torch.as_tensor(_near(fold_of_block, count, gap, ordered)[:, block], device=device)
+    fold, own = (torch.as_tensor(values, device=device) for values in (fold_of_block[block], block))
+    return Folds(fold, own, count, near)
 
 
 def has_order(labels: np.ndarray) -> bool:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -131,7 +131,7 @@ class Recalibrator(BaseEstimator):
                 if corrected is None:
                     corrected = _transformed(learnt, current, None if given is None else given.raw)
                 else:
-                    learnt = replace(learnt, out_of_fold=None)  # those cases are no part of what was learnt
+                    learnt = replace(cast(Any, learnt), out_of_fold=None)  # those cases are no part of what was learnt
                 fitted.append(learnt)
                 current = corrected
         self.steps_ = tuple(fitted)

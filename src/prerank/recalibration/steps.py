@@ -53,8 +53,10 @@ class Fitted(Protocol):
 def in_place(parts: Sequence[GaussianMixture], folds: Folds) -> GaussianMixture:
     """Mixtures of the cases of one fold after another, with equally many components, in the order of the cases."""
     order = folds.fold.argsort(stable=True).argsort()
-    columns = zip(*((part.logits, part.loc, part.scale_tril) for part in parts), strict=True)
-    return GaussianMixture(*(torch.cat(column)[order] for column in columns))
+    logits, loc, tril = (
+        torch.cat([getattr(part, name) for part in parts])[order] for name in ("logits", "loc", "scale_tril")
+    )
+    return GaussianMixture(logits, loc, tril)
 
 
 class Step(Protocol):
