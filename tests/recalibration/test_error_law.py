@@ -11,7 +11,7 @@ from torch.distributions import MultivariateNormal
 from torch.testing import assert_close
 
 from prerank import Ensemble, GaussianMixture, Recalibrator
-from prerank.recalibration import Affine, ErrorLaw
+from prerank.recalibration import Affine, ErrorLaw, members_about_mean
 from prerank.recalibration.error_mean import Predictors, _Problem, robust_weights
 from prerank.recalibration.error_scale import fit_sizes, size_basis
 from prerank.recalibration.error_scatter import banded, log_density, patterns, t_scatters, with_own
@@ -295,3 +295,18 @@ def test_the_regression_is_the_ridge_regression_by_its_dual(n_targets):
             rest, inside = folds.fold != f, folds.fold == f
             dual = torch.linalg.solve(kernel[rest][:, rest] + torch.eye(20), errors[rest])
             assert_close(found.held_out[inside], kernel[inside][:, rest] @ dual)
+
+
+def test_members_about_the_mean_have_uniform_ranks_of_targets_and_too_little_scale():
+    """Under a Gaussian law: 6,000 observations among 5 members each, counts within four standard errors."""
+    generator = torch.Generator().manual_seed(0)
+    law = MultivariateNormal(torch.randn(6000, 2, generator=generator).double(), torch.eye(2).double())
+    y = law.mean + torch.randn(6000, 2, generator=generator).double()
+    members = members_about_mean(law, 5).members
+    assert_close(members.mean(1), law.mean)
+    counts = torch.bincount((members[..., 0] < y[:, None, 0]).sum(1), minlength=6)
+    assert float((counts - 1000).abs().max()) < 4 * (6000 * 5 / 36) ** 0.5
+    wanted = (5 - 1) / (5 + 1)  # mean square of a deviation, each
+    assert abs(float((members - law.mean[:, None]).square().mean()) - wanted) < 4 * wanted * (2 / 48000) ** 0.5
+    with pytest.raises(TypeError, match="members_about_mean takes a distribution"):
+        members_about_mean(Ensemble(members), 5)

@@ -3,6 +3,7 @@
 Also what others have published to the same end, in the same interface, and joint prediction regions.
 """
 
+from prerank.recalibration.about_mean import members_about_mean
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.copula_coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
 from prerank.recalibration.dressing import Dressing
@@ -36,4 +37,5 @@ __all__ = [
     "Tilted",
     "Volume",
     "marginal_quantiles",
+    "members_about_mean",
 ]

@@ -21,7 +21,6 @@ from prerank.recalibration.steps import NOT_SAVED, HeldOut
 from prerank.scores import energy_score
 
 _SHARES = (0.5, 0.0)  # of the way from a shift alone to the regression, beside all of it
-_PASSES = 2
 _DRAWS = 40  # whose energy scores decide it
 
 
@@ -111,11 +110,11 @@ class ErrorLaw:
         unit = _unit(error, cases.weights)
         given = None if held_out.features is None else held_out.features.raw
         predictors = Predictors.of(_raw_predictors(members, unit, self.named_members, given))
-        robust, best = cases.weights, None
-        for _ in range(_PASSES):  # large errors are those that are left by a regression
-            left = error / unit if best is None else error / unit - best.held_out
-            robust = robust_weights(left, used) * cases.weights
-            alone, best = regressions(error / unit, predictors, robust, cases.folds, cases.n_blocks)
+        robust = robust_weights(error / unit, used) * cases.weights
+        _, first = regressions(error / unit, predictors, robust, cases.folds, cases.n_blocks)
+        # large errors are those that are left by a regression
+        robust = robust_weights(error / unit - first.held_out, used) * cases.weights
+        alone, best = regressions(error / unit, predictors, robust, cases.folds, cases.n_blocks)
         usual = usual_spread(members.spread, cases.weights)
         basis = size_basis(members.spread, usual, _of_features(predictors.values, given))
         deviations = members.standardised(usual)
