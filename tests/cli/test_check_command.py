@@ -298,6 +298,7 @@ def test_options_that_do_not_fit_get_one_line(arrays, tmp_path):
     assert_one_line(invoke(*tables, "--target", "a", "--target", "b"), "a, b")
     assert_one_line(invoke(npz[0], tables[1]), "different kinds")
     assert_one_line(invoke(tables[0]), "no column 'observation'")
+    (tmp_path / "f.xlsx").touch()
     assert_one_line(invoke(tmp_path / "f.xlsx"), "'.xlsx'", ".csv")
 
 
