@@ -128,7 +128,9 @@ def _voice(prerank: PreRank, targets: TargetWords) -> Voice:
     return Voice(words, fields, targets, isinstance(prerank, Marginal))
 
 
-def failures_in_words(table: "pd.DataFrame", projections: "pd.DataFrame", voices: Mapping[str, Voice]) -> dict[str, str]:
+def failures_in_words(
+    table: "pd.DataFrame", projections: "pd.DataFrame", voices: Mapping[str, Voice]
+) -> dict[str, str]:
     """A sentence for each pre-rank that fails by its adjusted p-value, in the order of the table; of others nothing."""
     return {
         str(name): _sentence(str(name), str(row["reading"]), projections.loc[[name]], voices.get(str(name), _UNKNOWN))

@@ -29,7 +29,7 @@ class Csv:
             raise DataError(f"A delimiter is one ASCII character, got {self.delimiter!r}.")
         return read_csv(path, self.header, self.delimiter)
 
-    def read_as_text(self, path: Path) -> pa.Table:
+    def read_as_text(self, path: Path) -> "pa.Table":
         """The file as a table of text, whatever it looks like: places such as "01" keep their zero."""
         return read_csv(path, self.header, self.delimiter, as_text=True)
 

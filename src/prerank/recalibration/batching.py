@@ -52,11 +52,13 @@ def over_drawn(
 ) -> list[_Result]:
     """`function(cases, forecast, case_ids)` of a few cases of a mixture at a time, tilted or not, with so many draws."""
     ids = torch.arange(forecast.batch_shape[-1])
+    slices: list[slice]
     if isinstance(forecast, GaussianMixture):
         device, values = forecast.loc.device, n_draws * forecast.n_targets * forecast.n_components
         slices, spread = some_cases(forecast, values, device), may_be_spread(forecast, device)
     elif hasattr(forecast, "slices_to_draw"):
-        device, slices, spread = forecast.theta.device, forecast.slices_to_draw(n_draws), forecast.may_be_spread
+        slices = forecast.slices_to_draw(n_draws)
+        device, spread = torch.device("cpu"), bool(forecast.may_be_spread)  # type: ignore[attr-defined]
     else:
         return [function(slice(None), forecast, ids)]
     return in_threads(

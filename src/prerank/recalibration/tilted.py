@@ -217,7 +217,7 @@ class Tilted(Distribution):
         """Draws (N, M, D) from pools of so many points, and how many independent ones (N,) each pool was worth."""
 
         def one(cases: slice, part: "Tilted") -> tuple[Tensor, Tensor, Tensor]:
-            members, exponent = part.pool_of(n_points, seed, stream, ids[cases])
+            members, exponent = part._pool_of(n_points, seed, stream, ids[cases])
             share = torch.softmax(exponent, -1)
             pick = picked(share, _steps(n_draws, seed, stream, ids[cases].to(members.device)))
             return taken(members, pick), 1 / share.square().sum(-1), exponent.gather(-1, pick)
@@ -228,7 +228,7 @@ class Tilted(Distribution):
             return drawn[0], worth[0]
         return torch.cat(drawn), torch.cat(worth)
 
-    def pool_of(self, n_points: int, seed: int, stream: str, ids: Tensor) -> tuple[Tensor, Tensor]:
+    def _pool_of(self, n_points: int, seed: int, stream: str, ids: Tensor) -> tuple[Tensor, Tensor]:
         """A pool (N, P, D) of draws of the root, and the exponent (N, P) there, all cases at once."""
         # PITs are learnt under the forecast's own identifiers, whatever names the draws are asked for by
         members = equally_weighted_draws(self.root, n_points, seed, f"pool for {stream}", ids).members
@@ -251,7 +251,7 @@ class Tilted(Distribution):
         from prerank.recalibration.one_pool import PoolView
 
         ids, n_points, stream = case_ids.cpu(), self._points_to_rank(n_draws), "ranked members"
-        members, exponent = self.pool_of(n_points, seed, stream, ids)
+        members, exponent = self._pool_of(n_points, seed, stream, ids)
         half = n_points // 2
         share = torch.softmax(exponent[:, half:], -1)
         pick = picked(share, _steps(n_draws, seed, stream, ids.to(members.device)))
