@@ -118,7 +118,22 @@ def measure(
                 row = dict(zip(FIELDS, (name, task, n_targets, n_cases, threads, repeat), strict=False))
                 found.append({**row, **_elsewhere(task, n_cases, n_targets, name, tree, threads, folder)})
                 print(*found[-1].values(), flush=True)
+                if len(trees) > 1:
+                    _record(found)
     return found
+
+
+def _record(found: list[dict[str, Any]]) -> None:
+    """What was found so far in the place of earlier records of the same tasks and numbers of targets."""
+    RECORD.parent.mkdir(parents=True, exist_ok=True)
+    new, kept = {(row["task"], str(row["targets"])) for row in found}, []
+    if RECORD.exists():
+        with RECORD.open(newline="") as file:
+            kept = [row for row in csv.DictReader(file) if (row["task"], row["targets"]) not in new]
+    with RECORD.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows([*kept, *found])
 
 
 def _elsewhere(
@@ -152,6 +167,7 @@ def main() -> None:
     parser.add_argument("--old", type=Path, nargs="*", default=[], help="other source trees, named by their folders")
     parser.add_argument("--part", choices=("use", "fit"), default="use")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--targets", type=int, nargs="*", help="only these numbers of targets")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
@@ -161,7 +177,7 @@ def main() -> None:
         print(json.dumps(one(task, int(n_cases), int(n_targets), Path(learnt))))
         return
     trees = {"now": ROOT, **{tree.name: tree.resolve() for tree in options.old}}
-    cells = cells_of(options.part, options.quick)
+    cells = [cell for cell in cells_of(options.part, options.quick) if cell[1] in (options.targets or [cell[1]])]
     with tempfile.TemporaryDirectory() as name:
         found = measure(trees, cells, options.repeats, options.threads, Path(name))
     for tree in trees:
@@ -169,16 +185,6 @@ def main() -> None:
             own = [r for r in found if (r["tree"], r["task"], r["targets"]) == (tree, task, n_targets)]
             middle = median(row["cpu_seconds"] for row in own)
             print(f"{tree:10}{task:32}D={n_targets:<4}N={n_cases:<6}{middle:9.2f} s of processor time")
-    if options.old:
-        RECORD.parent.mkdir(parents=True, exist_ok=True)
-        kept = []
-        if RECORD.exists():
-            with RECORD.open(newline="") as file:
-                kept = [row for row in csv.DictReader(file) if row["task"] not in {cell[0] for cell in cells}]
-        with RECORD.open("w", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows([*kept, *found])
 
 
 if __name__ == "__main__":

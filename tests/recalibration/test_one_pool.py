@@ -62,9 +62,11 @@ def test_the_corrected_law_is_calibrated_for_its_own_draws(times):
     assert float(ks_test(pit.lower).min()) > 0.001 / 6
 
 
-def test_what_pre_ranks_ask_does_not_know_the_draws_that_are_ranked():
-    law, ids = tilted(6), torch.arange(6)
-    drawn, view = law.draws_and_view(20, 0, ids)
+@pytest.mark.parametrize("strength", [0.3, 2.0], ids=["one pool", "larger pools for some"])
+def test_what_pre_ranks_ask_does_not_know_the_draws_that_are_ranked(strength, root_draws):
+    law, ids = tilted(6, strength), torch.arange(6)
+    drawn, view = law.draws_and_view(60, 0, ids)
+    assert ("pool for ranked members, more of them" in root_draws) == (strength > 1)
     known = {tuple(point) for point in view.points.flatten(0, 1).tolist()}
     assert not known & {tuple(point) for point in drawn.members.flatten(0, 1).tolist()}
     assert {tuple(point) for point in view.draws("some", 50).members.flatten(0, 1).tolist()} <= known

@@ -258,7 +258,8 @@ class Tilted(Distribution):
         drawn = taken(members[:, half:], pick)
         known = exponent[:, half:].gather(-1, pick)
         worth = 1 / share.square().sum(-1)
-        drawn = self._with_more(drawn, worth, half, seed, stream, ids)
+        # a larger pool of the same stream would begin with the draws that the view knows
+        drawn = self._with_more(drawn, worth, half, seed, f"{stream}, more of them", ids)
         view = PoolView(self, seed, case_ids, points=members[:, :half], exponent=exponent[:, :half])
         if bool((worth >= n_draws).all()):
             self._known.add(drawn, known)
