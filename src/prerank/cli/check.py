@@ -14,6 +14,7 @@ from prerank.cli.fileoptions import (
     Case,
     Forecasts,
     Joint,
+    LeadUnits,
     Member,
     Model,
     Observation,
@@ -43,6 +44,7 @@ def check(
     value: Value = None,
     observation: Observation = None,
     axes: Axes = None,
+    lead_units: LeadUnits = None,
     block: Block = None,
     by: Annotated[
         list[str] | None,

@@ -62,6 +62,10 @@ Observation = Annotated[
     str | None,
     typer.Option(help="Column, array or variable of observations.", show_default="observation; observations in NPZ"),
 ]
+LeadUnits = Annotated[
+    str | None,
+    typer.Option(help="Hindcast: what leads are counted in, such as days.", show_default="as the file says"),
+]
 Axes = Annotated[str | None, typer.Option(help="NPZ: order of the members' axes.", show_default="case,member,target")]
 Block = Annotated[
     str | None,
@@ -99,6 +103,7 @@ def naming_of(options: Mapping[str, Any]) -> "Naming":
         value=options["value"],
         observation=options["observation"],
         axes=order,
+        lead_units=options["lead_units"],
         keep=kept,
     )
 

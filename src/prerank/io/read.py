@@ -42,6 +42,8 @@ class Naming:
         for hubs.
     model : tuple of str, default ()
         Models of a hub, with wildcards * and ?.
+    lead_units : str, optional
+        What leads of a hindcast are counted in, such as days, where the file does not say.
     """
 
     case: tuple[str, ...] = ()
@@ -53,6 +55,7 @@ class Naming:
     keep: tuple[str, ...] = ()
     joint: tuple[str, ...] = ()
     model: tuple[str, ...] = ()
+    lead_units: str | None = None
 
 
 def read_forecasts(
@@ -96,7 +99,8 @@ def read_forecasts(
         raise DataError(f"{forecasts} is no forecast hub, which has a folder model-output; --model is for hubs")
     if naming.joint and naming.target:
         raise DataError("--joint and --target both name the targets; give one of them")
-    naming = replace(naming, target=naming.target or naming.joint, joint=())
+    joint = naming.joint
+    naming = replace(naming, target=naming.target or joint, joint=())
     kinds = {kind_of(path) for path in (forecasts, observations) if path is not None}
     if len(kinds) > 1:
         raise DataError(
@@ -121,8 +125,10 @@ def read_forecasts(
             observations,
             case=naming.case,
             member=naming.member,
-            target=naming.target,
+            target=() if joint else naming.target,
+            joint=joint,
             keep=naming.keep,
+            lead_units=naming.lead_units,
             need_observations=need_observations,
             **said,
         )
