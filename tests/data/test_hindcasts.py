@@ -238,7 +238,7 @@ def test_years_of_starts_are_proposed_as_blocks_and_parts_of_dates_are_groups(tm
         (lambda f, o: (f, o.rename(t2m="x").assign(z=o["t2m"])), "2 variables that could be the obs.*--observation"),
         (lambda f, o: (f.assign(z=f["RMM1"]), o), "2 variables that could be the forecasts.*--value"),
         (lambda f, o: (f.drop_vars("L"), o), "'L' has no coordinate"),
-        (lambda f, o: (f.assign_coords(L=("L", f["L"].values, {"units": "months"})), o), "at one month.*means of each month"),
+        (lambda f, o: (f.assign_coords(L=("L", f["L"].values, {"units": "months"})), o), "at one month.*means of each"),
         (lambda f, o: (f.rename(M="what").assign_coords(what=np.arange(4)), o), "0 variables that could be the f.*--value"),
     ],
 )  # fmt: skip

@@ -62,6 +62,20 @@ Observation = Annotated[
     str | None,
     typer.Option(help="Column, array or variable of observations.", show_default="observation; observations in NPZ"),
 ]
+Members = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Wide table: columns of members, 'A,B', 'LEAR *', '/DNN \\d/' or '*'; repeatable.",
+        show_default="a row per member",
+    ),
+]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        help="Wide table: column of times; --joint hour, weekday, day or month splits it.",
+        show_default="the one of dates",
+    ),
+]
 LeadUnits = Annotated[
     str | None,
     typer.Option(help="Hindcast: what leads are counted in, such as days.", show_default="as the file says"),
@@ -96,7 +110,7 @@ def naming_of(options: Mapping[str, Any]) -> "Naming":
     order = None if axes is None else tuple(name.strip() for name in axes.split(","))
     block = None if options["block"] == NO_BLOCK else options["block"]
     kept = tuple(dict.fromkeys(name for name in (block, *(options.get("by") or ())) if name is not None))
-    several = {name: tuple(options[name] or ()) for name in ("case", "target", "joint", "model")}
+    several = {name: tuple(options[name] or ()) for name in ("case", "target", "joint", "model", "members")}
     return Naming(
         **several,
         member=options["member"],
@@ -104,6 +118,7 @@ def naming_of(options: Mapping[str, Any]) -> "Naming":
         observation=options["observation"],
         axes=order,
         lead_units=options["lead_units"],
+        time=options["time"],
         keep=kept,
     )
 

@@ -27,9 +27,13 @@ class Csv:
             raise DataError(f"A delimiter is one ASCII character, got {self.delimiter!r}.")
         return read_csv(path, self.header, self.delimiter)
 
-    def read_as_text(self, path: Path) -> pa.Table:
+    def read_as_text(self, path: Path, index: bool = False) -> pa.Table:
         """The file as a table of text, whatever it looks like: places such as "01" keep their zero."""
-        return read_csv(path, self.header, self.delimiter, as_text=True)
+        return read_csv(path, self.header, self.delimiter, as_text=True, index=index)
+
+    def read_with_index(self, path: Path) -> pa.Table:
+        """The file as a table, with its first column if that has no name."""
+        return read_csv(path, self.header, self.delimiter, index=True)
 
 
 @dataclass(frozen=True)

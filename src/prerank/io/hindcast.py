@@ -95,11 +95,11 @@ def observed_along(
             f"{time!r} holds {seen.like} and {start!r} + {lead!r} is like {valid.like}, so they cannot be matched; give "
             "both dates, or both numbers"
         )
-    valid, seen, resolution = _comparable(valid, seen, step, time, lead)
-    order = np.argsort(seen, kind="stable")
-    place = np.clip(np.searchsorted(seen, valid, sorter=order), 0, len(seen) - 1)
+    wanted, keys, resolution = _comparable(valid, seen, step, time)
+    order = np.argsort(keys, kind="stable")
+    place = np.clip(np.searchsorted(keys, wanted, sorter=order), 0, len(keys) - 1)
     rows = order[place]
-    there = seen[rows] == valid
+    there = np.asarray(keys[rows] == wanted)
     if not there.any():
         raise DataError(
             f"no observation is at any {start!r} + {lead!r} ({how}): these are like {_said(forecast, start)} + "
@@ -262,9 +262,7 @@ def _unit_named(word: str) -> str | None:
     return next((one for one in (word, word.removesuffix("s")) if one in _UNITS), _SHORT.get(word.removesuffix("s")))
 
 
-def _comparable(
-    valid: _Valid, seen: _Times, step: str, time: Hashable, lead: Hashable
-) -> tuple[np.ndarray, np.ndarray, str]:
+def _comparable(valid: _Valid, seen: _Times, step: str, time: Hashable) -> tuple[np.ndarray, np.ndarray, str]:
     """Numbers that are equal where times are the same: to the second, or by day, month or year as observations are."""
     if valid.unit == "number":
         assert valid.seconds is not None

@@ -117,12 +117,12 @@ def from_long(
     _refuse_sparse(shape, n)
     place = np.ravel_multi_index((case_codes[:n], member_codes, target_codes[:n]), shape)
     refuse_twice(place, forecasts[[*cases, member, target]], "forecasts")
-    members = _filled(place, forecasts[value], shape, "forecasts")
+    members = filled(place, forecasts[value], shape, "forecasts")
     rows = slice(0, n) if observations is None else slice(n, None)
     spot = np.ravel_multi_index((case_codes[rows], target_codes[rows]), (shape[0], shape[2]))
     if observations is not None:
         refuse_twice(spot, own[[*cases, target]], what)
-    y = _filled(spot, own[seen], (shape[0], shape[2]), what)
+    y = filled(spot, own[seen], (shape[0], shape[2]), what)
     if observations is None:
         _refuse_two_observations(y.ravel()[spot], own, seen, [*cases, target])
     columns = {name: _per_case(name, forecasts, observations, case_codes, case_labels) for name in keep}
@@ -219,7 +219,7 @@ def refuse_twice(place: np.ndarray, labels: pd.DataFrame, what: str) -> None:
         )
 
 
-def _filled(place: np.ndarray, values: pd.Series, shape: tuple[int, ...], what: str) -> np.ndarray:
+def filled(place: np.ndarray, values: pd.Series, shape: tuple[int, ...], what: str) -> np.ndarray:
     """An array with the values at their places and NaN elsewhere; single precision stays what it is."""
     if values.isna().all():
         return np.full(shape, np.nan)
