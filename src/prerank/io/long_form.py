@@ -1,6 +1,8 @@
 """Forecasts and observations in long form, a row per value: brought into arrays, matched by their labels."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,21 @@ from prerank.io.errors import DataError
 from prerank.io.label_order import coded_labels, factorised, own_values
 
 _LARGEST_SPARSE = 10_000_000  # values; beyond it a table must fill a twentieth of its cases x members x targets
+
+
+@dataclass(frozen=True)
+class LongLayout:
+    """Where the rows of a table in long form stand in the members (cases, members, targets)."""
+
+    value: str
+    observation: str
+    apart: bool
+    """Whether the observations came from another table."""
+    cases: pd.Index
+    targets: pd.Index
+    place: np.ndarray
+    shape: tuple[int, int, int]
+    path: Path | None = None
 
 
 class Matched(NamedTuple):
@@ -126,8 +143,12 @@ def from_long(
     if observations is None:
         _refuse_two_observations(y.ravel()[spot], own, seen, [*cases, target])
     columns = {name: _per_case(name, forecasts, observations, case_codes, case_labels) for name in keep}
+    layout = LongLayout(value, seen, observations is not None, case_labels, target_labels, place, shape)
     return Matched(
-        pd.DataFrame(y, index=case_labels, columns=target_labels), members, pd.DataFrame(columns, index=case_labels)
+        pd.DataFrame(y, index=case_labels, columns=target_labels),
+        members,
+        pd.DataFrame(columns, index=case_labels),
+        layout=layout,
     )
 
 

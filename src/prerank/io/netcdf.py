@@ -11,6 +11,7 @@ from prerank.io.errors import DataError, by_option
 from prerank.io.hindcast import observed_along, roles_of
 from prerank.io.long_form import Matched, require_real
 from prerank.io.stores import opened
+from prerank.io.variables_layout import VariablesLayout
 
 
 def read_variables(
@@ -75,6 +76,10 @@ def read_variables(
             f"{forecast.name!r} {_listed(forecast.dims)}; they need the same, apart from the members"
         )
     _refuse_other_units(forecast, observed)
+    order = {dim: np.arange(forecast.sizes[dim]) for dim in (*cases, *targets)}
+    for dim in order:
+        place = type(forecast)(order[dim], dims=(dim,), coords={dim: forecast[dim]} if dim in forecast.coords else None)
+        order[dim] = _in_order_of(observed, place, (dim,), "the forecast").values
     forecast = _in_order_of(observed, forecast, (*cases, *targets), "the forecast")
     n_cases, n_targets = (int(np.prod([observed.sizes[dim] for dim in dims])) for dims in (cases, targets))
     y = require_real(observed.transpose(*cases, *targets), f"the variable {observed.name!r}").values
@@ -103,7 +108,31 @@ def read_variables(
     members = members.reshape(n_cases, sizes[len(cases)], n_targets)
     if not isinstance(members, np.ndarray):
         members = type(forecast)(members, dims=("case", "member", "target"))
-    return Matched(frame, members, pd.DataFrame(columns, index=frame.index), notes, block)
+    layout = VariablesLayout(
+        forecasts,
+        str(forecast.name),
+        str(along[0]),
+        tuple(cases),
+        tuple(targets),
+        frame.index,
+        frame.columns,
+        order,
+        _name_of_observations(own, other, observed, observation, cases, targets),
+        dict(observed.attrs),
+    )
+    return Matched(frame, members, pd.DataFrame(columns, index=frame.index), notes, block, layout=layout)
+
+
+def _name_of_observations(
+    own: Any, other: Any, observed: Any, given: str | None, cases: Sequence[str], targets: Sequence[str]
+) -> str | None:
+    """What observations are called beside the forecast; None where they are in its file already, on the same dimensions."""
+    name = given or str(observed.name)
+    if other is own and name in own and {*own[name].dims} == {*cases, *targets}:
+        return None
+    return (
+        name if name not in own.variables else next(one for one in ("observation", "observed", "y") if one not in own)
+    )
 
 
 def _refuse_other_units(forecast: Any, observed: Any) -> None:

@@ -176,7 +176,11 @@ def read_forecasts(
     if seen is None and not need_observations and observation not in own.columns:
         labels = [name for name in (*case, said.get("target", "target")) if name in own.columns]
         seen = own[labels].drop_duplicates().assign(**{observation: np.nan})
-    return from_long(own, seen, case=case, keep=naming.keep, **said)
+    found = from_long(own, seen, case=case, keep=naming.keep, **said)
+    apart = observations is not None or (
+        naming.observation is None and "observation" not in own.columns and seen is not None
+    )
+    return found._replace(layout=replace(found.layout, path=forecasts, apart=apart))
 
 
 def _refuse_wide(path: Path, table: pd.DataFrame, names: Sequence[str]) -> None:

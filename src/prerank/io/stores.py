@@ -54,6 +54,19 @@ def opened(path: Path, case: Sequence[str] = ()) -> Any:
         raise DataError(f"{path} cannot be read as {kind}, it may be damaged: {_reason(error, kind)}") from error
 
 
+def opened_as_stored(path: Path) -> Any:
+    """The dataset of a path with times as the numbers that stand in it, so that they are written as they were."""
+    import xarray
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with _plain(xarray, path, is_zarr(path), decode_times=False, decode_timedelta=False) as dataset:
+                return dataset.load()
+    except Exception as error:  # as above; the file may have changed since it was read
+        raise DataError(f"{path} cannot be read again: {_reason(error, 'NetCDF')}") from error
+
+
 def _decoded(xarray: Any, path: Path, zarr: bool, **options: Any) -> Any:
     """The dataset with dates in the place of numbers, also where they are counted in months or years."""
     try:

@@ -52,6 +52,7 @@ class WideLayout:
     members: tuple[str, ...]
     observation: str | None
     cases: pd.Index
+    targets: pd.Index
     case: np.ndarray
     """For every row the number of its case, and that of its target."""
     target: np.ndarray
@@ -113,7 +114,7 @@ def read_wide(
             f"{whole - len(table):,} of {counted(whole, 'row')} of {shape[0]:,} cases by {shape[1]} targets are absent"
         )
     kept = {name: _per_case(name, table, time, case_codes, case_labels) for name in keep}
-    layout = WideLayout(forecasts, tuple(columns), observation, case_labels, case_codes, target_codes)
+    layout = WideLayout(forecasts, tuple(columns), observation, case_labels, target_labels, case_codes, target_codes)
     return Matched(
         pd.DataFrame(y, index=case_labels, columns=target_labels),
         np.stack(values, axis=1),
