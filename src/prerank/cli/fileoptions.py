@@ -99,6 +99,14 @@ Preranks = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Replicates = Annotated[int, typer.Option(min=19, help="Replicates of the tests.")]
+Plot = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Draw rank histograms and reliability diagrams: PNG, SVG or PDF.")
+]
+Html = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a report to read in a browser: one HTML file, no network needed."),
+]
+Title = Annotated[str | None, typer.Option(help="Heading of the report.", show_default="the name of the file")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in the place of the table.")]
 
 

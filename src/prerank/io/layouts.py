@@ -1,7 +1,7 @@
 """Corrected forecasts in the layout of the file that the raw ones came from: the same names, labels, order and types.
 
-A layout says where in a file every member's value stands. `write_like` takes the rows (of a table, of the files of a hub) or the
-slices (of a variable) of the cases that were corrected, and puts other values there.
+A layout says where in a file every member's value stands. The rows of the cases that were corrected are taken from the file
+as they are, and other values put there.
 """
 
 from pathlib import Path

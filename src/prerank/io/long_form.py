@@ -143,7 +143,7 @@ def from_long(
     if observations is None:
         _refuse_two_observations(y.ravel()[spot], own, seen, [*cases, target])
     columns = {name: _per_case(name, forecasts, observations, case_codes, case_labels) for name in keep}
-    layout = LongLayout(value, seen, observations is not None, case_labels, target_labels, place, shape)
+    layout = LongLayout(value, observation, observations is not None, case_labels, target_labels, place, shape)
     return Matched(
         pd.DataFrame(y, index=case_labels, columns=target_labels),
         members,

@@ -162,7 +162,7 @@ def _variable(
             raise DataError(f"{path} has no variable {name!r}, only {_listed(there)}; name one {option}")
         return dataset[name]
     what = "forecasts" if along is None else "observations"
-    fitting = _fitting(dataset, members, None if hindcast else along, keep, without=along is not None)
+    fitting = _fitting(dataset, members, along, keep, hindcast)
     if len(fitting) > 1 and forecast is not None:
         own = str(forecast.attrs.get("standard_name", ""))
         alike = [key for key in fitting if str(key).lower() == str(forecast.name).lower()]
@@ -177,15 +177,21 @@ def _variable(
 
 
 def _fitting(
-    dataset: Any, members: Sequence[str], along: set[str] | None, keep: Sequence[str], without: bool = False
+    dataset: Any, members: Sequence[str], along: set[str] | None, keep: Sequence[str], hindcast: bool = False
 ) -> list[str]:
-    """The variables with a dimension of members, or `without`, of several those `along` the dimensions of forecasts."""
+    """The variables with a dimension of members, or, `along` the dimensions of forecasts, those without.
+
+    Observations of a hindcast may have a dimension of times instead.
+    """
     bounds = {str(item.attrs["bounds"]) for item in dataset.variables.values() if "bounds" in item.attrs}
     dims = {key: {*item.dims} for key, item in dataset.data_vars.items() if key not in (*keep, *bounds)}
-    if not without:
+    if along is None:
         return [key for key, own in dims.items() if own & {*members} and own - {*members}]
     fitting = [key for key, own in dims.items() if own and not own & {*members}]
-    return [key for key in fitting if dims[key] == along] if len(fitting) > 1 and along is not None else fitting
+    if len(fitting) < 2:
+        return fitting
+    same = [key for key in fitting if dims[key] == along]
+    return same or [key for key in fitting if not dims[key] <= along] if hindcast else same
 
 
 def _start_and_lead(

@@ -176,11 +176,8 @@ def read_forecasts(
     if seen is None and not need_observations and observation not in own.columns:
         labels = [name for name in (*case, said.get("target", "target")) if name in own.columns]
         seen = own[labels].drop_duplicates().assign(**{observation: np.nan})
-    found = from_long(own, seen, case=case, keep=naming.keep, **said)
-    apart = observations is not None or (
-        naming.observation is None and "observation" not in own.columns and seen is not None
-    )
-    return found._replace(layout=replace(found.layout, path=forecasts, apart=apart))
+    matched = from_long(own, seen, case=case, keep=naming.keep, **said)
+    return matched._replace(layout=replace(matched.layout, path=forecasts))
 
 
 def _refuse_wide(path: Path, table: pd.DataFrame, names: Sequence[str]) -> None:

@@ -68,7 +68,7 @@ def write_variables(partial: Path, found: Matched, layout: VariablesLayout) -> N
         seen = None if seen is None else seen.isel({dim: back})
         if dim in layout.case_dims:
             others = tuple(k for k in range(known.ndim) if k != axis)
-            chosen = np.flatnonzero(known.any(axis=others)[back])
+            chosen = np.flatnonzero(np.asarray(known.any(axis=others))[back])
             array = array.isel({dim: chosen})
             seen = None if seen is None else seen.isel({dim: chosen})
             keep[dim] = np.sort(layout.order[dim])[chosen]

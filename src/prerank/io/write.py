@@ -12,7 +12,7 @@ from prerank._writing import require_file, whole_file
 from prerank.io.errors import DataError
 from prerank.io.formats import Csv, Feather, Parquet, format_of
 from prerank.io.hub import HubLayout
-from prerank.io.hub.writing import require_hub, write_hub
+from prerank.io.hub.writing import admissible_samples, require_hub, write_hub
 from prerank.io.layouts import long_table, wide_table, write_stored
 from prerank.io.long_form import LongLayout, Matched
 from prerank.io.read import Naming, kind_of
@@ -38,6 +38,11 @@ def require_output(path: Path, like: Any = None) -> None:
         except ImportError:
             raise DataError(f"{path.name} needs xarray; install it with: pip install xarray") from None
     require_file(path)
+
+
+def admissible(members: np.ndarray, like: Any) -> tuple[np.ndarray, list[str]]:
+    """Members as the rules of a layout allow them, such as whole numbers in a hub, and what was changed for it."""
+    return admissible_samples(members, like.rules) if isinstance(like, HubLayout) else (members, [])
 
 
 def write_forecasts(path: Path, found: Matched, naming: Naming | None = None, *, like: Any = None) -> None:

@@ -20,7 +20,7 @@ def require_hub(out: Path, layout: HubLayout) -> None:
         raise DataError(f"{out} is a file, and a corrected hub is a folder; give another name with --out")
     if out.resolve() == layout.hub.resolve() or layout.hub.resolve() in out.resolve().parents:
         raise DataError(f"{out} would be written into the hub that is read; give another folder with --out")
-    for model in {file.model for file in layout.files}:
+    for model in sorted({file.model for file in layout.files}):
         if (out / "model-output" / model).exists():
             raise DataError(f"{out} has a model {model!r} already; give another folder with --out")
     if out.is_dir() and any(out.iterdir()) and not (out / "model-output").is_dir():
