@@ -94,7 +94,7 @@ def test_parts_of_dates_are_groups(table: Path) -> None:
 @pytest.mark.parametrize(
     ("naming", "message"),
     [
-        (Naming(), r"none of case, member, value; .*--members and --observation"),
+        (Naming(), r"no column 'case', 'member' or 'value', only .*--members and --observation"),
         (Naming(members=("*",)), "no column 'observation'; name the one of observations with --observation"),
         (
             Naming(members=("Z*",), observation="Real price"),

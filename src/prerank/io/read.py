@@ -183,10 +183,16 @@ def read_forecasts(
 def _refuse_wide(path: Path, table: pd.DataFrame, names: Sequence[str]) -> None:
     """A table without any of the columns of the long form is perhaps a wide one."""
     if not any(name in table.columns for name in names):
+        only = str(table.columns[0])
+        sign = next((sign for sign in (";", "|", " ") if sign in only), None) if len(table.columns) == 1 else None
+        advice = (
+            f"columns are separated by {sign!r}, and should be by commas"
+            if sign is not None
+            else "name those of a table with a row per member with --case, --member, --target and --value, or of one with a "
+            "column per member with --members and --observation"
+        )
         raise DataError(
-            f"{path} has the columns {listed(table.columns)}, and none of {', '.join(names)}; name those of a table with a "
-            "row per member with --case, --member, --target and --value, or of one with a column per member with "
-            "--members and --observation"
+            f"{path} has no column {', '.join(map(repr, names[:-1]))} or {names[-1]!r}, only {listed(table.columns)}; {advice}"
         )
 
 
