@@ -62,8 +62,8 @@ class Matched(NamedTuple):
 
 
 def from_long(
-    forecasts: pd.DataFrame,
-    observations: pd.DataFrame | None = None,
+    forecasts: Any,
+    observations: Any = None,
     *,
     case: str | Sequence[str] = "case",
     member: str = "member",
@@ -80,9 +80,9 @@ def from_long(
 
     Parameters
     ----------
-    forecasts : pandas.DataFrame
+    forecasts : DataFrame, or a table of pyarrow, polars, DuckDB or another library that hands over Arrow
         A row per case, member and target.
-    observations : pandas.DataFrame, optional
+    observations : DataFrame or such a table, optional
         A row per case and target. By default they are a column of the forecasts, the same for all members.
     case : str or sequence of str, default 'case'
         Column of cases; several together, such as a date and a place, label a case.
@@ -115,6 +115,8 @@ def from_long(
     >>> found.y["rain"].tolist(), found.members.shape
     ([2.0, 5.5], (2, 2, 1))
     """
+    forecasts = as_frame(forecasts, "forecasts")
+    observations = None if observations is None else as_frame(observations, "observations")
     cases = [case] if isinstance(case, str) else list(case)
     roles = {**dict.fromkeys(cases, "case"), member: "member", target: "target"}
     _require_columns(forecasts, "forecasts", roles, value, "value")
@@ -150,6 +152,16 @@ def from_long(
         pd.DataFrame(columns, index=case_labels),
         layout=layout,
     )
+
+
+def as_frame(table: Any, what: str) -> pd.DataFrame:
+    """A table as a data frame, whichever library it is from."""
+    from prerank.arrays.arrow import from_arrow  # its package loads torch
+
+    found = from_arrow(table)
+    if not isinstance(found, pd.DataFrame):
+        raise DataError(f"the {what} are a {type(table).__name__}; give a table of pandas, polars, pyarrow or DuckDB")
+    return found
 
 
 def _require_columns(frame: pd.DataFrame, what: str, labels: dict[str, str], values: str, role: str) -> None:

@@ -192,7 +192,8 @@ def _refuse_wide(path: Path, table: pd.DataFrame, names: Sequence[str]) -> None:
             "column per member with --members and --observation"
         )
         raise DataError(
-            f"{path} has no column {', '.join(map(repr, names[:-1]))} or {names[-1]!r}, only {listed(table.columns)}; {advice}"
+            f"{path} has no column {', '.join(map(repr, names[:-1]))} or {names[-1]!r}, only {listed(table.columns)}; "
+            f"{advice}"
         )
 
 
