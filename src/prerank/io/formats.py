@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 
 from prerank._reading import require_regular
@@ -105,6 +106,19 @@ def format_of(path: Path) -> Format:
     except KeyError:
         known = ", ".join(_SUFFIXES)
         raise DataError(f"{path.name}: cannot tell the format from {path.suffix!r}; known are {known}.") from None
+
+
+def as_frame(table: pa.Table, path: Path) -> pd.DataFrame:
+    """A table as a data frame, in which a day is a date in every format."""
+    try:
+        return table.to_pandas(date_as_object=False)
+    except (
+        pa.ArrowException,
+        ValueError,
+        KeyError,
+        TypeError,
+    ) as error:  # of damaged metadata, or of dates out of range
+        raise DataError(f"{path} cannot be read, it may be damaged: {str(error)[:200]}") from error
 
 
 def _read_arrow(path: Path, read: Callable[[Path], pa.Table]) -> pa.Table:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from prerank.io.errors import DataError, by_option, listed
-from prerank.io.formats import format_of
+from prerank.io.formats import as_frame, format_of
 from prerank.io.hub import is_hub, read_hub
 from prerank.io.hub.files import OUTPUT_COLUMNS
 from prerank.io.long_form import Matched, from_long
@@ -249,4 +249,4 @@ def _table(path: Path) -> pd.DataFrame:
     table = format_of(path).read(path)
     if {*OUTPUT_COLUMNS} <= {*table.column_names}:
         raise DataError(f"{path} is a file of a forecast hub; give the hub's folder, which has model-output in it")
-    return table.to_pandas(date_as_object=False)  # so that a day is one in every format
+    return as_frame(table, path)

@@ -16,7 +16,7 @@ import pandas as pd
 from prerank._wording import counted
 from prerank.io.delimited import INDEX
 from prerank.io.errors import DataError, by_option, listed
-from prerank.io.formats import Csv, format_of
+from prerank.io.formats import Csv, as_frame, format_of
 from prerank.io.long_form import Matched, coded, filled, refuse_twice
 
 _OBSERVATIONS = ("observation", "observed", "obs", "y")
@@ -127,7 +127,7 @@ def read_wide(
 def _table(path: Path) -> pd.DataFrame:
     form = format_of(path)
     found = form.read_with_index(path) if isinstance(form, Csv) else form.read(path)
-    return found.to_pandas(date_as_object=False)
+    return as_frame(found, path)
 
 
 def _not_there(path: Path, name: str, table: pd.DataFrame, named: Sequence[str]) -> str:
