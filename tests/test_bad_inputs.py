@@ -39,8 +39,9 @@ from prerank import (
     reliability_curve,
 )
 from prerank.arrays import as_observations, as_tensor
+from prerank.arrays.case_labels import checked_case_ids
 from prerank.calibration import RandomisedRank, SmoothRank, centred_levels, inclusive_levels, pce_kde
-from prerank.calibration.checks import checked_case_ids, require_how
+from prerank.calibration.checks import require_how
 from prerank.calibration.pit import ClosedForm, EmpiricalRank
 from prerank.forecasts import differentiable_draws, equally_weighted_draws
 from prerank.preranks import SquaredDifference

@@ -10,7 +10,7 @@ import torch
 from torch.distributions import Independent, LogNormal
 
 from prerank import Contrast, Custom, Ensemble, GaussianMixture, Location, Marginal, Scale, check
-from prerank.calibration.checks import checked_case_ids
+from prerank.arrays.case_labels import checked_case_ids
 from prerank.diagnosis.data_warnings import quantiles
 from prerank.diagnosis.preparation import Prepared
 

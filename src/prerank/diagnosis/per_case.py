@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from prerank.arrays import as_tensor
+from prerank.arrays.case_labels import checked_case_ids, label_array
 from prerank.arrays.labels import label_text, labels_of, positions
 from prerank.calibration import LEVEL
-from prerank.calibration.checks import checked_case_ids, label_array
 from prerank.calibration.testing import MOST_GROUPS
 from prerank.diagnosis.preparation import Prepared
 from prerank.preranks import Contrast, Marginal, PreRank, SquaredDifference

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prerank.calibration.checks import label_array
+from prerank.arrays.case_labels import label_array
 from prerank.randomness import numpy_generator
 
 _NOTHING = 1e-6  # nats per case: fits are no more exact than that, and without a spread rounding would decide
