@@ -115,7 +115,22 @@ class Cases:
     def unobserved(
         cls, forecast: Any, axes: Axes | None = None, *, joint: str | Sequence[str] | None = None
     ) -> "Cases":
-        """The same of a forecast of what has not been observed."""
+        """The same of a forecast of what has not been observed.
+
+        Parameters
+        ----------
+        forecast : Ensemble, Distribution or array_like of shape (..., n_cases, n_members, n_targets)
+            The forecast.
+        axes : sequence or dict of str, optional
+            What the axes are, as for `as_ensemble`.
+        joint : str or sequence of str, optional
+            The dimensions of an xarray object that are targets.
+
+        Returns
+        -------
+        Cases
+            Without `y`.
+        """
         return cls._of(None, forecast, axes, joint, False)
 
     @classmethod
@@ -166,12 +181,24 @@ class Cases:
         return self.forecast
 
     def observed(self) -> Tensor:
-        """The observations, which there are."""
+        """The observations, which there are.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases, n_targets)
+            `y`.
+        """
         assert self.y is not None
         return self.y
 
     def of_one_model(self) -> "Cases":
-        """The same, y (N, D), after several models together have been refused; a fleet of one is a model."""
+        """The same, y (N, D), after several models together have been refused; a fleet of one is a model.
+
+        Returns
+        -------
+        Cases
+            With one axis of cases.
+        """
         y, forecast = self.y, self.forecast
         if y is not None and y.ndim != 2:
             raise ValueError(f"y has shape {tuple(y.shape)}; give one model at a time, y (cases, targets)")
@@ -200,7 +227,13 @@ class Cases:
         return replace(self, forecast=forecast)
 
     def in_one_precision(self) -> "Cases":
-        """y and members with the values of the coarser of their types, so that equal values stay equal."""
+        """y and members with the values of the coarser of their types, so that equal values stay equal.
+
+        Returns
+        -------
+        Cases
+            In the wider of the two types.
+        """
         y, forecast = self.observed(), self.forecast
         if isinstance(forecast, Ensemble):
             y, members, moved = self.precisions.together(y.to(forecast.members.device), forecast.members)
@@ -213,10 +246,22 @@ class Cases:
         notes = self.notes if moved is None else (*self.notes, moved)
         return replace(self, y=y, forecast=forecast, index=index, notes=notes)
 
-    def complete(self, fewest: int = 1, done: Callable[[int], None] = lambda _: None) -> "Cases":
+    def complete(self, fewest: int = 1, done: Callable[[int], None] | None = None) -> "Cases":
         """Without cases whose observation is missing, or of which fewer than `fewest` members are there.
 
         Which members are missing in the other cases is kept in `present`. Infinite numbers and fill values are refused.
+
+        Parameters
+        ----------
+        fewest : int, default 1
+            Members that a case needs, if the ensemble has as many.
+        done : callable, optional
+            Told how many cases of a forecast in chunks have been looked at.
+
+        Returns
+        -------
+        Cases
+            Those that are left.
         """
         y, forecast, notes = self.y, self.forecast, [*self.notes]
         complete = torch.ones(self.index.n_given, dtype=torch.bool)
@@ -258,7 +303,7 @@ class Cases:
         return replace(self, present=present, survey=found, notes=tuple(notes))._left(complete)
 
     def _seen(
-        self, members: Ensemble | LazyMembers, complete: Tensor, done: Callable[[int], None]
+        self, members: Ensemble | LazyMembers, complete: Tensor, done: Callable[[int], None] | None
     ) -> tuple[Survey, Tensor | None]:
         """What members are like, and which of them are there, where that is known for all at once."""
         if isinstance(members, LazyMembers):
@@ -275,6 +320,16 @@ class Cases:
         """Some of the cases, by their positions.
 
         Members in Dask chunks stay those of all cases that were given.
+
+        Parameters
+        ----------
+        cases : Tensor
+            Positions among these cases.
+
+        Returns
+        -------
+        Cases
+            Of these alone.
         """
         cut: dict[str, Any] = {}
         for name in ("y", "present", "ids", "weights", "observation_weights", "blocks", "groups"):
@@ -288,6 +343,16 @@ class Cases:
         """Each target divided by its pooled spread where that is asked for or needed; ranks stay exact.
 
         Members in Dask chunks, and y with them, keep their units until they are read; then `units` apply.
+
+        Parameters
+        ----------
+        scale : str
+            "auto" where spreads differ more than tenfold, "pooled" always, "none" never.
+
+        Returns
+        -------
+        Cases
+            In units of their own.
         """
         y, forecast = self.observed(), self.forecast
         if self.survey is None:
@@ -316,6 +381,24 @@ class Cases:
         """With what comes one per case of those that were given, aligned by labels and cut to the cases that are left.
 
         Each is an array, a series, or the name of a coordinate of the cases.
+
+        Parameters
+        ----------
+        case_ids : array_like or str, optional
+            Whole numbers or labels that name the cases.
+        case_weights : array_like or str, optional
+            How much each case counts.
+        observation_weights : array_like or str, optional
+            The observation's own weight among weighted members.
+        blocks : array_like or str, optional
+            Labels of dependent cases.
+        by : array_like or str, optional
+            Labels of groups.
+
+        Returns
+        -------
+        Cases
+            With `ids`, `weights`, `observation_weights`, `blocks`, `groups`.
         """
         index, device = self.index, _device(self)
         groups, names = (None, []) if by is None else index.groups(by, "by", device)
@@ -330,7 +413,13 @@ class Cases:
         )
 
     def without_gaps(self) -> "Cases":
-        """The same with numbers in the place of missing members, which then have no weight."""
+        """The same with numbers in the place of missing members, which then have no weight.
+
+        Returns
+        -------
+        Cases
+            With a weighted `Ensemble`, where a member is missing.
+        """
         forecast = self.forecast
         if self.present is None or not isinstance(forecast, Ensemble):
             return self
@@ -342,7 +431,13 @@ class Cases:
         return replace(self, forecast=filled)
 
     def require_complete(self) -> "Cases":
-        """The same after everything that is missing, infinite or does not fit has been refused."""
+        """The same after everything that is missing, infinite or does not fit has been refused.
+
+        Returns
+        -------
+        Cases
+            This object.
+        """
         y, forecast = self.observed(), self.law
         require_fitting(y, forecast)
         if isinstance(forecast, Ensemble):

@@ -93,7 +93,7 @@ def surveyed(
     y: Tensor,
     complete: Tensor,
     precisions: Precisions,
-    done: Callable[[int], None],
+    done: Callable[[int], None] | None = None,
 ) -> Survey:
     """Look at all members, a chunk at a time; `complete` (N,) says which observations y (N, D) are."""
 
@@ -105,7 +105,8 @@ def surveyed(
     found: Survey | None = None
     for cases, one in zip(members.slices(), in_order(_look, calls()), strict=True):
         found = one if found is None else found.joined(one)
-        done(cases.stop)
+        if done is not None:
+            done(cases.stop)
     assert found is not None
     return found
 
