@@ -85,18 +85,20 @@ def _roles_of_joint(
     y: Any, forecast: Any, axes: Axes | None, joint: tuple[Any, ...]
 ) -> tuple[dict[Any, str], tuple[Any, ...]]:
     """The role of every dimension, and the order in which several of one role are taken together."""
-    if not is_xarray(forecast) or not (y is None or is_xarray(y)):
+    if not is_xarray(forecast if y is None else y):
         raise TypeError(
             f"joint={joint!r} names dimensions, which only xarray objects have; pass y and forecast as such"
         )
     if not (axes is None or isinstance(axes, Mapping)):
         raise TypeError(f"joint={joint!r} names the targets; name the members by a mapping, axes={{name: 'member'}}")
     known = tuple(forecast.dims) if y is None else tuple(y.dims)
+    dims = tuple(forecast.dims) if is_xarray(forecast) else known
     for dim in joint:
-        if dim not in known or dim not in forecast.dims or joint.count(dim) > 1:
-            raise ValueError(
-                f"joint={joint!r}: name dimensions of both, each once; y has {known}, the forecast {tuple(forecast.dims)}"
-            )
+        if dim not in known or dim not in dims or joint.count(dim) > 1:
+            raise ValueError(f"joint={joint!r}: name dimensions of both, each once; y has {known}, the forecast {dims}")
+    if not is_xarray(forecast):  # whose cases and targets stand where those of y are put
+        cases = tuple(dim for dim in known if dim not in joint)
+        return {**dict.fromkeys(cases, "case"), **dict.fromkeys(joint, "target")}, (*cases, *joint)
     said = dict(axes or {})
     members = [dim for dim in forecast.dims if said.get(dim) == "member"]
     members = members or [dim for dim in forecast.dims if y is not None and dim not in known]

@@ -13,6 +13,7 @@ from prerank.recalibration.regions import Coverage, HighestDensityRegions, Predi
 from prerank.recalibration.steps import Fitted, HeldOut, Step
 from prerank.recalibration.tilt import Tilt
 from prerank.recalibration.tilted import Tilted
+from prerank.recalibration.time_split import TimeSplit, split_by_time
 
 __all__ = [
     "Affine",
@@ -32,6 +33,8 @@ __all__ = [
     "Step",
     "Tilt",
     "Tilted",
+    "TimeSplit",
     "Volume",
     "marginal_quantiles",
+    "split_by_time",
 ]
