@@ -19,6 +19,8 @@ from prerank.diagnosis.execution import Asked, Source, prepared, source_of
 from prerank.diagnosis.groups import GroupedCheck, grouped
 from prerank.diagnosis.reproduce import call_of
 from prerank.diagnosis.result import Check, tables
+from prerank.diagnosis.sentences import failures_in_words, voices_of
+from prerank.diagnosis.target_words import TargetWords
 from prerank.inputs import Cases
 from prerank.inputs.lazy_members import LazyMembers
 from prerank.preranks import PreRank
@@ -184,8 +186,12 @@ def _one(source: Source, asked: Asked, rows: Tensor | None, notes: list[str], n_
     if n_blocks is not None and n_blocks < FEWEST_BLOCKS:
         notes.append(f"{n_blocks} blocks: tests by signs of fewer than {FEWEST_BLOCKS} blocks are approximate")
     notes.extend(_monte_carlo(test, asked.n_replicates, n_blocks is not None))
+    table, projections = tables(pit, test, labels, weights)
+    words = TargetWords.of(source.cases.labels.targets, source.cases.names)
+    voices = voices_of(source.preranks, words)
     return Check(
-        *tables(pit, test, labels, weights),
+        table,
+        projections,
         pit,
         test,
         tuple(notes),
@@ -196,6 +202,7 @@ def _one(source: Source, asked: Asked, rows: Tensor | None, notes: list[str], n_
         None if weights is None else weights.cpu().double(),
         asked.seed,
         asked.call,
+        failures_in_words(table, projections, voices),
     )
 
 
@@ -246,6 +253,14 @@ def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
         raise ValueError(f"{len(labels)} names for {values.shape[1]} columns of PITs; each needs a name of its own")
     pit = ProjectedPIT.of_values(values, labels, labels)
     test = pce_test(pit)
+    table, projections = tables(pit, test, None, None)
     return Check(
-        *tables(pit, test, None, None), pit, test, tuple(notes), len(values), attainable=float(test.attainable)
+        table,
+        projections,
+        pit,
+        test,
+        tuple(notes),
+        len(values),
+        attainable=float(test.attainable),
+        sentences=failures_in_words(table, projections, {}),
     )

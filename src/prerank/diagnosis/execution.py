@@ -42,6 +42,7 @@ class Source(Protocol):
     """Cases that are ready to be tested."""
 
     cases: Cases
+    preranks: list[PreRank]
 
     def test(
         self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int
