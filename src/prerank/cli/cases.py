@@ -37,10 +37,14 @@ class Read(NamedTuple):
         return None if self.block is None else self.found.columns[self.block].to_numpy()
 
     @property
-    def names(self) -> tuple[str, ...] | None:
-        """What the targets are called; None for numbered columns."""
-        labels = labels_of(self.found.y, 2)
-        return None if labels.targets is None else target_names(labels, self.found.y.shape[1])
+    def names(self) -> tuple[str, ...]:
+        """What the targets are called; y1, y2, ... where the file names none."""
+        return target_names(labels_of(self.found.y, 2), self.found.y.shape[1])
+
+    @property
+    def has_names(self) -> bool:
+        """Whether the file names its targets."""
+        return labels_of(self.found.y, 2).targets is not None
 
     @property
     def known(self) -> np.ndarray:
@@ -88,10 +92,10 @@ class Read(NamedTuple):
         earlier, later = parts if self.block is not None else map(np.sort, parts)
         return self.rows(earlier), self.rows(later)
 
-    def with_targets(self, names: Sequence[str] | None, whose: str) -> "Read":
-        """The same cases with targets in another order, where both have names; other targets are refused."""
+    def with_targets(self, names: Sequence[str], whose: str) -> "Read":
+        """The same cases with targets in another order; other targets are refused."""
         own = self.names
-        if own is None or names is None or own == tuple(names):
+        if own == tuple(names):
             return self
         if len(own) != len(names) or set(own) != set(names):
             said = [", ".join(each[:6]) for each in (own, tuple(names))]

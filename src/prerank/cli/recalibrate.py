@@ -213,7 +213,8 @@ class _Task(NamedTuple):
         from prerank.recalibration import Recalibrator
 
         recalibrator = Recalibrator.load(path)
-        found = found.with_targets(recalibrator.target_names_, "what was learnt")
+        if recalibrator.target_names_ is not None and found.has_names:
+            found = found.with_targets(recalibrator.target_names_, "what was learnt")
         corrected = self._corrected(recalibrator, found)
         comparison = self._compared(found, corrected) if len(found.known) else None
         return _Result(recalibrator, corrected, comparison, "Judged on FORECASTS:", [])
