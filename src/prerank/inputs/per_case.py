@@ -99,11 +99,15 @@ class CaseIndex:
         rows = self.rows(values, "case_ids")
         return checked_case_ids(values, self.n_given)[rows.cpu()].to(device)
 
+    def label_values(self, values: Any, what: str) -> np.ndarray:
+        """Labels (n_left,), of any kind."""
+        return np.asarray(self._labels(values, what)[self.kept.cpu().numpy()])
+
     def numbers(self, values: Any, what: str, device: torch.device) -> Tensor | None:
         """Numbers 0, 1, ... of the labels (n_left,) of blocks or groups, in the order of the labels."""
         if values is None:
             return None
-        return torch.as_tensor(_numbered(self._labels(values, what)[self.kept.cpu().numpy()])).to(device)
+        return torch.as_tensor(_numbered(self.label_values(values, what))).to(device)
 
     def groups(self, values: Any, what: str, device: torch.device) -> tuple[Tensor, list[Any]]:
         """The same numbers of groups, and their labels; a group of which nothing is left is refused."""

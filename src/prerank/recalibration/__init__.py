@@ -3,9 +3,11 @@
 Also what others have published to the same end, in the same interface, and joint prediction regions.
 """
 
+from prerank.recalibration.about_mean import members_about_mean
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.copula_coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
 from prerank.recalibration.dressing import Dressing
+from prerank.recalibration.error_law import ErrorLaw
 from prerank.recalibration.published_methods import HDRRecalibration, LatentRecalibration
 from prerank.recalibration.quantiles import marginal_quantiles
 from prerank.recalibration.recalibrator import PITDensities, Recalibrator
@@ -20,6 +22,7 @@ __all__ = [
     "Coverage",
     "Dressing",
     "EnsembleCopulaCoupling",
+    "ErrorLaw",
     "Fitted",
     "HDRRecalibration",
     "HeldOut",
@@ -36,5 +39,6 @@ __all__ = [
     "TimeSplit",
     "Volume",
     "marginal_quantiles",
+    "members_about_mean",
     "split_by_time",
 ]
