@@ -40,9 +40,8 @@ from prerank.cli.outputs import require_outputs, require_picture
 FEWEST = 10  # blocks that cross-validation needs
 
 if TYPE_CHECKING:
-    from prerank.cli.cases import Cases
-    from prerank.cli.comparison import Comparison
-    from prerank.diagnosis import Check
+    from prerank.cli.cases import Read
+    from prerank.diagnosis import Check, Comparison
     from prerank.io import Matched
     from prerank.recalibration import Recalibrator
 
@@ -124,7 +123,7 @@ def recalibrate(
     outputs = {"--out": None if is_hub else out, "--save": save, "--plot": plot, "--html": html}
     require_outputs(outputs, (forecasts, observations, apply, apply_observations, load))
     require_inputs(forecasts, observations, apply, apply_observations, load)
-    from prerank.cli.cases import Cases  # torch and pandas load slowly
+    from prerank.cli.cases import Read  # torch and pandas load slowly
     from prerank.cli.repeating import command_line
     from prerank.io import read_forecasts, write_forecasts
     from prerank.io.write import require_output
@@ -137,14 +136,13 @@ def recalibrate(
     past = read_forecasts(forecasts, observations, naming, need_observations=load is None)
     _refuse_several(past)
     block = block_of(block, past)
-    found = Cases.in_memory(past, block)
+    found = Read.of(past, block)
     other, like = None, past.layout
     if apply is not None:
         new = read_forecasts(apply, apply_observations, naming, need_observations=False)
-        other, like = Cases.in_memory(new, block), new.layout
-        other = other.with_targets_of(found)
+        other, like = Read.of(new, block).with_targets(found.names, "those to learn from"), new.layout
     require_output(out, like)
-    preranks = preranks_named(prerank, found.n_targets)
+    preranks = preranks_named(prerank, found.found.y.shape[1])
     task = _Task(preranks, draws, seed, replicates, like, ctx.params["block"] is None, [])
     result = (
         task.loaded(load, found) if load is not None else task.fitted(found, other, share, before, save is not None)
@@ -211,12 +209,15 @@ class _Result(NamedTuple):
     def text(self, out: Path) -> str:
         n_cases, n_draws, n_targets = self.corrected.members.shape
         sizes = f"{counted(n_cases, 'case')}, {counted(n_draws, 'draw')}, {counted(n_targets, 'target')}"
-        parts = [self.recalibrator.summary(), *self.notes, ""]
+        notes = [note for note in self.notes if note not in self.recalibrator.notes_]
+        parts = [self.recalibrator.summary(), *notes, ""]
         if self.comparison is not None:
             parts += [self.judged, str(self.comparison), ""]
         return "\n".join([*parts, f"Written to {out}: {sizes}."])
 
     def document(self, out: Path, seed: int) -> str:
+        from prerank.cli.document import of_comparison
+
         empty = {"before": None, "after": None, "energy_score": None}
         n_cases, n_draws, n_targets = self.corrected.members.shape
         found = {
@@ -224,7 +225,7 @@ class _Result(NamedTuple):
             "summary": self.recalibrator.summary().splitlines(),
             "notes": self.notes,
             "judged": None if self.comparison is None else self.judged,
-            **(empty if self.comparison is None else self.comparison.document(seed)),
+            **(empty if self.comparison is None else of_comparison(self.comparison, seed)),
             "written": {"file": str(out), "cases": n_cases, "draws": n_draws, "targets": n_targets},
             "seed": seed,
         }
@@ -244,11 +245,11 @@ class _Task(NamedTuple):
     said: list[str]
 
     def fitted(
-        self, found: "Cases", other: "Cases | None", share: float | None, before: str | None, keep: bool
+        self, found: "Read", other: "Read | None", share: float | None, before: str | None, keep: bool
     ) -> _Result:
         """Fit, and judge by observations of the forecasts to correct, or else by the later cases of the file."""
-        usable = found.usable_to_fit()
-        if other is not None and other.observed:
+        usable, notes = found.usable()
+        if other is not None and len(other.known):
             for name, given in (("--share", share), ("--before", before)):
                 if given is not None:
                     raise ValueError(
@@ -257,7 +258,7 @@ class _Task(NamedTuple):
                     )
             whole = self._fit(usable)
             corrected = self._corrected(whole, other)
-            return _Result(whole, corrected, self._compared(other, corrected), "Judged on --apply:", usable.notes)
+            return _Result(whole, corrected, self._compared(other, corrected), "Judged on --apply:", notes)
         earlier, later = usable.split(share, before)
         trial = self._fit(earlier)
         corrected = self._corrected(trial, later)
@@ -267,17 +268,20 @@ class _Task(NamedTuple):
         final = self._fit(usable) if other is not None or keep else trial
         if other is not None:
             corrected = self._corrected(final, other)
-        return _Result(final, corrected, comparison, judged, usable.notes)
+        return _Result(final, corrected, comparison, judged, notes)
 
-    def loaded(self, path: Path, found: "Cases") -> _Result:
+    def loaded(self, path: Path, found: "Read") -> _Result:
         from prerank.recalibration import Recalibrator
 
         recalibrator = Recalibrator.load(path)
+        if recalibrator.target_names_ is not None and found.has_names:
+            found = found.with_targets(recalibrator.target_names_, "what was learnt")
         corrected = self._corrected(recalibrator, found)
-        comparison = self._compared(found, corrected) if found.observed else None
+        comparison = self._compared(found, corrected) if len(found.known) else None
         return _Result(recalibrator, corrected, comparison, "Judged on FORECASTS:", [])
 
-    def _fit(self, cases: "Cases") -> "Recalibrator":
+    def _fit(self, cases: "Read") -> "Recalibrator":
+        from prerank.cli.cases import AXES
         from prerank.recalibration import Recalibrator
 
         blocks = cases.blocks
@@ -285,30 +289,31 @@ class _Task(NamedTuple):
             blocks = None
             self.said.append(f"{n_blocks} blocks are too few to learn by, so runs of cases are taken in their place")
         recalibrator = Recalibrator(self.preranks, seed=self.seed)
-        return recalibrator.fit(cases.ensemble(), cases.y.to_numpy(), blocks=blocks)
+        return recalibrator.fit(cases.found.members, cases.found.y, blocks=blocks, axes=AXES)
 
-    def _corrected(self, recalibrator: "Recalibrator", cases: "Cases") -> Any:
+    def _corrected(self, recalibrator: "Recalibrator", cases: "Read") -> Any:
+        from prerank.cli.cases import AXES
         from prerank.forecasts import Ensemble, equally_weighted_draws
         from prerank.io.write import admissible
 
-        law = recalibrator.transform(cases.ensemble())
-        n_draws = self.draws or cases.members.shape[1]
+        law = recalibrator.transform(cases.found.members, axes=AXES)
+        n_draws = self.draws or cases.found.members.shape[1]
         drawn = law if isinstance(law, Ensemble) else equally_weighted_draws(law, n_draws, self.seed, "corrected")
         members, notes = admissible(drawn.members.cpu().numpy(), self.like)
         return cases.found._replace(members=members, notes=tuple(notes))
 
-    def _compared(self, cases: "Cases", corrected: Any) -> "Comparison":
-        from prerank.cli.comparison import compare
+    def _compared(self, cases: "Read", corrected: Any) -> "Comparison":
+        from prerank.cli.cases import AXES
+        from prerank.diagnosis import compare
         from prerank.forecasts import Ensemble
 
-        known = cases.y.notna().all(axis=1).to_numpy()
-        judged = cases.rows(known)
+        judged = cases.rows(cases.known)
         return compare(
-            judged.y,
-            judged.members,
-            judged.ensemble(),
-            Ensemble(corrected.members[known]),
-            preranks=self.preranks,
+            judged.found.y,
+            judged.found.members,
+            Ensemble(corrected.members[cases.known]),
+            self.preranks,
+            axes=AXES,
             blocks=judged.blocks,
             seed=self.seed,
             n_replicates=self.replicates,
