@@ -7,23 +7,21 @@ ignored: a column is what its values are, as in CSV.
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from prerank.io.delimited import file_bytes, parse
 from prerank.io.errors import DataError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _ATTRIBUTE = re.compile(r"""@attribute\s+(?:'([^']*)'|"([^"]*)"|([^\s'"{]\S*))(?:\s+|(?=\{))(\S.*)$""", re.IGNORECASE)
 
 
-def read_arff(path: Path) -> "pa.Table":
+def read_arff(path: Path) -> pa.Table:
     """An ARFF file as a table."""
     return parse_arff(file_bytes(path), path.name)
 
 
-def parse_arff(data: bytes, source: str) -> "pa.Table":
+def parse_arff(data: bytes, source: str) -> pa.Table:
     r"""ARFF text as a table.
 
     >>> parse_arff(b"@relation r\n@attribute 'a b' numeric\n@attribute c {u,v}\n@data\n1,u\n?,v\n", "r").to_pydict()
@@ -72,7 +70,7 @@ def _attribute(line: str, number: int, source: str) -> str:
     return next(group for group in match.groups()[:3] if group is not None)
 
 
-def _rows(rows: list[str], names: list[str], source: str) -> "pa.Table":
+def _rows(rows: list[str], names: list[str], source: str) -> pa.Table:
     if not rows:
         raise DataError(f"{source} declares {len(names)} attributes and has no rows.")
     if rows[0].startswith("{"):

@@ -9,23 +9,27 @@ import csv
 import io
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.csv
 
 from prerank._reading import require_regular
 from prerank.io.errors import DataError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.csv
-
+INDEX = "Unnamed: 0"
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "#N/A", "?")
-"""The texts that mean "no value", in CSV and in ARFF."""
+"""The texts that mean "no value", in CSV and in ARFF; and what pandas calls a first column without a name."""
 
 _LARGEST = 2**31 - 2  # one block holds the file, so that types are inferred from all rows; a block is an int32
 
 
-def read_csv(path: Path, header: bool = True, delimiter: str = ",", as_text: bool = False) -> "pa.Table":
-    """A CSV file as a table; without a header the columns are named 0, 1, 2, ... With `as_text` all values stay text."""
+def read_csv(
+    path: Path, header: bool = True, delimiter: str = ",", as_text: bool = False, index: bool = False
+) -> pa.Table:
+    """A CSV file as a table; without a header the columns are named 0, 1, 2, ...
+
+    With `as_text` all values stay text. With `index` an unnamed first column stays, under the name that pandas gives it.
+    """
     data = file_bytes(path)
     try:
         data.decode("utf-8")
@@ -34,6 +38,8 @@ def read_csv(path: Path, header: bool = True, delimiter: str = ",", as_text: boo
     table = parse(data, str(path.name), header=header, delimiter=delimiter, as_text=as_text)
     if not header:
         return table.rename_columns([str(i) for i in range(table.num_columns)])
+    if index and not table.column_names[0].strip():
+        table = table.rename_columns([INDEX, *table.column_names[1:]])
     return without_index(table, path.name)
 
 
@@ -45,7 +51,7 @@ def parse(
     quote: str = '"',
     names: list[str] | None = None,
     as_text: bool = False,
-) -> "pa.Table":
+) -> pa.Table:
     """Delimited text as a table; `names`, if given, are the columns and the text has no header.
 
     With `as_text` nothing is taken for a number, a date or missing.
@@ -55,9 +61,6 @@ def parse(
     """
     if not data.strip():
         raise DataError(f"{source} is empty.")
-    import pyarrow as pa  # loads slowly
-    import pyarrow.csv
-
     try:
         table = pyarrow.csv.read_csv(
             pa.BufferReader(data),
@@ -81,11 +84,8 @@ def parse(
     return table
 
 
-def _all_text(data: bytes, delimiter: str, quote: str) -> "pyarrow.csv.ConvertOptions":
+def _all_text(data: bytes, delimiter: str, quote: str) -> pyarrow.csv.ConvertOptions:
     """Every column of the header as text."""
-    import pyarrow as pa
-    import pyarrow.csv
-
     lines = csv.reader(io.StringIO(data.removeprefix(b"\xef\xbb\xbf").decode()), delimiter=delimiter, quotechar=quote)
     names = next((line for line in lines if line), [])
     return pyarrow.csv.ConvertOptions(
@@ -93,7 +93,7 @@ def _all_text(data: bytes, delimiter: str, quote: str) -> "pyarrow.csv.ConvertOp
     )
 
 
-def without_index(table: "pa.Table", source: str) -> "pa.Table":
+def without_index(table: pa.Table, source: str) -> pa.Table:
     """The table without an unnamed first column; an unnamed column elsewhere is refused."""
     if not table.column_names[0].strip() and table.num_columns > 1:
         table = table.drop_columns([table.column_names[0]])

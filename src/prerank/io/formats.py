@@ -4,16 +4,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
+import pyarrow as pa
 
 from prerank._reading import require_regular
 from prerank.io.arff import read_arff
 from prerank.io.delimited import read_csv
 from prerank.io.errors import DataError
 from prerank.io.memory import refuse_beyond_memory
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -23,22 +22,26 @@ class Csv:
     header: bool = True
     delimiter: str = ","
 
-    def read(self, path: Path) -> "pa.Table":
+    def read(self, path: Path) -> pa.Table:
         """The file as a table of raw columns."""
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
             raise DataError(f"A delimiter is one ASCII character, got {self.delimiter!r}.")
         return read_csv(path, self.header, self.delimiter)
 
-    def read_as_text(self, path: Path) -> "pa.Table":
+    def read_as_text(self, path: Path, index: bool = False) -> pa.Table:
         """The file as a table of text, whatever it looks like: places such as "01" keep their zero."""
-        return read_csv(path, self.header, self.delimiter, as_text=True)
+        return read_csv(path, self.header, self.delimiter, as_text=True, index=index)
+
+    def read_with_index(self, path: Path) -> pa.Table:
+        """The file as a table, with its first column if that has no name."""
+        return read_csv(path, self.header, self.delimiter, index=True)
 
 
 @dataclass(frozen=True)
 class Arff:
     """Weka's attribute-relation format, dense rows."""
 
-    def read(self, path: Path) -> "pa.Table":
+    def read(self, path: Path) -> pa.Table:
         """The file as a table of raw columns."""
         return read_arff(path)
 
@@ -47,12 +50,12 @@ class Arff:
 class Parquet:
     """Apache Parquet."""
 
-    def read(self, path: Path) -> "pa.Table":
+    def read(self, path: Path) -> pa.Table:
         """The file as a table of raw columns."""
         import pyarrow.parquet
 
         # `read_table` would load the machinery of partitioned datasets, 40 MB, for the sake of one file
-        def read(file: Path) -> "pa.Table":
+        def read(file: Path) -> pa.Table:
             opened = pyarrow.parquet.ParquetFile(file)
             about = opened.metadata
             groups = [about.row_group(place) for place in range(about.num_row_groups)]
@@ -68,7 +71,7 @@ class Parquet:
 class Feather:
     """Feather, also known as the Arrow file format."""
 
-    def read(self, path: Path) -> "pa.Table":
+    def read(self, path: Path) -> pa.Table:
         """The file as a table of raw columns."""
         import pyarrow.feather
 
@@ -105,9 +108,20 @@ def format_of(path: Path) -> Format:
         raise DataError(f"{path.name}: cannot tell the format from {path.suffix!r}; known are {known}.") from None
 
 
-def _read_arrow(path: Path, read: "Callable[[Path], pa.Table]") -> "pa.Table":
-    import pyarrow as pa  # loads slowly
+def as_frame(table: pa.Table, path: Path) -> pd.DataFrame:
+    """A table as a data frame, in which a day is a date in every format."""
+    try:
+        return table.to_pandas(date_as_object=False)
+    except (
+        pa.ArrowException,
+        ValueError,
+        KeyError,
+        TypeError,
+    ) as error:  # of damaged metadata, or of dates out of range
+        raise DataError(f"{path} cannot be read, it may be damaged: {str(error)[:200]}") from error
 
+
+def _read_arrow(path: Path, read: Callable[[Path], pa.Table]) -> pa.Table:
     require_regular(path, DataError)
     try:
         table = read(path)
