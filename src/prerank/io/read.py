@@ -167,7 +167,7 @@ def read_forecasts(
         said["target"] = naming.target[0]
     tables = _table(forecasts), None if observations is None else _table(observations)
     if not (naming.case or said.keys() & {"member", "target"}):
-        tables, found = as_long_form(*tables)
+        tables, found = as_long_form(*tables, said.get("value"))
         said = {**found, **said}
     case = naming.case or said.pop("case", ("case",))
     own, seen = tables
