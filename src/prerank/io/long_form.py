@@ -61,7 +61,13 @@ class Matched(NamedTuple):
     layout: Any = None
 
     def to_xarray(self) -> Any:
-        """An `xarray.Dataset` of forecast (case, member, target) and observation (case, target), with labels."""
+        """An `xarray.Dataset` of forecast (case, member, target) and observation (case, target), with labels.
+
+        Returns
+        -------
+        xarray.Dataset
+            Variables "forecast" and "observation"; kept columns are coordinates along the cases.
+        """
         from prerank.forecasts.labelled import as_data_array
 
         forecast = as_data_array(np.asarray(self.members), self.y)
@@ -71,7 +77,13 @@ class Matched(NamedTuple):
         return forecast.to_dataset().assign(observation=observation).assign_coords(kept)
 
     def to_frame(self) -> pd.DataFrame:
-        """A table with a row per case, member and target, and its observation; `from_long` reads it."""
+        """A table with a row per case, member and target, and its observation; `from_long` reads it.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns of the cases, "member", "target", "value", kept columns and "observation".
+        """
         from prerank.forecasts.labelled import as_long_frame
 
         frame = as_long_frame(np.asarray(self.members), self.y)

@@ -88,6 +88,9 @@ def read_wide(
     notes: list[str] = []
     if time is not None:
         table = table.assign(**{time: _as_times(forecasts, table[time], time)})
+        zone = getattr(table[time].dt, "tz", None)
+        if zone is not None:
+            notes.append(f"{time} is taken in the time zone {zone}")
         if not joint and table[time].dt.normalize().duplicated().any() and not case:
             joint = ["hour"]
             notes.append(f"joint: the hours of a day, of {time}, as nothing else was said")
