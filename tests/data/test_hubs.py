@@ -69,6 +69,7 @@ def test_other_names_of_columns_and_no_configuration(hub: Path) -> None:
         )
     truth = observed().rename(columns={"target_end_date": "date", "location": "country", "observation": "value"})
     (hub / "target-data" / "time-series.csv").unlink()
+    truth = truth.rename(columns={"date": "seen_on"})  # the only column of days, whatever it is called
     put(truth.drop(columns="target"), hub / "target-data" / "truth.csv")
     found = read_hub(hub, model=["a-csv"], joint=["lead"])
     np.testing.assert_array_equal(found.members, members_of(0).reshape(-1, N_SAMPLES, 3))

@@ -46,6 +46,7 @@ def without_single(forecast: Any, observed: Any, member: str, hindcast: tuple[st
     return forecast.isel(dict.fromkeys(only, 0), drop=True), observed.isel(dict.fromkeys(alone, 0), drop=True)
 
 
+MODELS = ("model", "models", "system", "centre", "center", "institution", "source")  # each forecasts the same
 PARTS = ("year", "season", "month")
 
 

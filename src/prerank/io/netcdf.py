@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from prerank.io.dimensions import (
+    MODELS,
     PARTS,
     about_overlap,
     in_order_of,
@@ -80,6 +81,9 @@ def read_variables(
         observed, notes = observed_along(forecast, *hindcast, observed, time, lead_units)
     dims = [dim for dim in forecast.dims if dim != along[0]]
     cases, targets = _roles(dims, case, target, joint, hindcast, str(forecast.name))
+    for dim in (dim for dim in cases if dim in MODELS and dim not in observed.dims):
+        observed = observed.expand_dims({dim: forecast.indexes.get(dim, range(forecast.sizes[dim]))})
+        notes += (f"observations: the same for every {dim}",)
     if set(observed.dims) != {*cases, *targets}:
         raise DataError(
             f"the observations {observed.name!r} have the dimensions {listed(observed.dims)} and the forecasts "
@@ -224,7 +228,9 @@ def _roles(
             raise DataError(f"{name!r} is joint across all of {listed(dims)}, so there are no cases; leave one out")
     elif hindcast is not None and not case:
         case = [hindcast[0]]
-    cases = [dim for dim in dims if dim in case or (not case and dim in USUAL_NAMES["case"] and dim not in target)]
+    case = [*case, *(dim for dim in dims if dim in MODELS and dim not in (*case, *target))] if case else case
+    usual = (*USUAL_NAMES["case"], *MODELS)
+    cases = [dim for dim in dims if dim in case or (not case and dim in usual and dim not in target)]
     left = [dim for dim in dims if dim not in cases]
     unknown = [
         dim

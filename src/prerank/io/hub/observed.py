@@ -170,6 +170,8 @@ def _keys(
     if not dated:
         candidates = [named_date, *_DATES] if named_date else list(_DATES)
         theirs = next((name for name in candidates if name in table.columns and is_day(table[name])), None)
+        alone = [name for name in table.columns if name not in ignored and name != tasks.origin and is_day(table[name])]
+        theirs = theirs or (alone[0] if len(alone) == 1 else None)
         if theirs is None:
             raise DataError(f"{path} has no column of dates, only {listed(table.columns)}; call it target_end_date")
         mine = next((name for name in _DATES if name in labels.columns and is_day(labels[name])), None)
