@@ -217,7 +217,7 @@ def test_names_that_are_not_there_are_answered_by_those_that_are(hub: Path) -> N
         with pytest.raises(DataError, match=message):
             read_forecasts(hub, naming=naming)
     for part in (hub / "model-output", hub / "model-output" / "a-csv"):
-        with pytest.raises(DataError, match="is part of a forecast hub; give the hub's folder, .*hub, and --model"):
+        with pytest.raises(DataError, match=r"is part of a forecast hub; give the hub's folder, .*hub, and --model"):
             read_forecasts(part)
     with pytest.raises(DataError, match="is a file of a forecast hub; give the hub's folder"):
         read_forecasts(hub / "model-output" / "a-csv" / f"{ROUNDS[0]}-a-csv.csv")
