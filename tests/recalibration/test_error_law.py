@@ -10,8 +10,8 @@ from scipy.stats import multivariate_t
 from torch.distributions import MultivariateNormal
 from torch.testing import assert_close
 
-from prerank import Ensemble, GaussianMixture, Recalibrator
-from prerank.recalibration import Affine, ErrorLaw, members_about_mean
+from prerank import Ensemble, GaussianMixture, Recalibrator, check
+from prerank.recalibration import Affine, ErrorLaw, Tilt, members_about_mean
 from prerank.recalibration.error_mean import Predictors, _Problem, robust_weights
 from prerank.recalibration.error_scale import fit_sizes, size_basis
 from prerank.recalibration.error_scatter import banded, log_density, patterns, t_scatters, with_own
@@ -310,3 +310,53 @@ def test_members_about_the_mean_have_uniform_ranks_of_targets_and_too_little_sca
     assert abs(float((members - law.mean[:, None]).square().mean()) - wanted) < 4 * wanted * (2 / 48000) ** 0.5
     with pytest.raises(TypeError, match="members_about_mean takes a distribution"):
         members_about_mean(Ensemble(members), 5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_members_that_are_right_are_left_alone(seed):
+    """Of calibrated ensembles one in a hundred is changed: none of three, with 200 cases and 10 members."""
+    forecast, y, _ = seasons(200, 10, seed=seed, bias=0.0, narrow=1.0)
+    recalibrator = Recalibrator(seed=seed).fit(forecast, y)
+    assert not recalibrator.changed_
+    assert recalibrator.transform(forecast) is forecast
+    assert "nothing was changed" in recalibrator.summary()
+    always = fitted(forecast, y, ErrorLaw(always=True))
+    assert always.changed_
+    followed = Recalibrator(steps=[ErrorLaw(), Tilt()], seed=seed).fit(forecast, y)
+    assert len(followed.steps_) == 1  # members have no law to be tilted
+
+
+def test_members_that_are_wrong_get_a_law_that_is_right():
+    forecast, y, _ = seasons(300, 10)
+    later, observed, _ = seasons(200, 10, seed=1)
+    recalibrator = Recalibrator().fit(forecast, y)
+    assert recalibrator.steps_[0].p_value <= 0.05
+    assert recalibrator.steps_[0].gain > 0
+    assert check(observed, recalibrator.transform(later)).calibrated
+
+
+@pytest.mark.parametrize("kind", ["members", "errors"])
+def test_the_shape_of_members_or_of_past_errors_is_taken_where_it_is_no_t(kind):
+    """Two humps: on sides that the members know, or on sides that only past errors show."""
+    rng = np.random.default_rng(7)
+    often = rng.choice([0.15, 0.85], size=(400, 1, 1)) if kind == "members" else 0.5
+    side = np.sign(rng.uniform(size=(400, 21, 1)) - often)
+    noise = rng.normal(size=(400, 21, 2))
+    points = torch.as_tensor(2 * side + 0.3 * noise if kind == "members" else noise)
+    y = points[:, 0] + 0.5 if kind == "members" else torch.as_tensor(3 * side[:, 0] + 0.3 * noise[:, 0])
+    step = fitted(Ensemble(points[:, 1:]), y).steps_[0]
+    assert step.shape == kind
+    law = step.transform(Ensemble(points[:, 1:]))
+    plain = MultivariateNormal(y.mean(0), torch.as_tensor(np.cov(y.numpy().T)))
+    assert float(law.log_prob(y).mean() - plain.log_prob(y).mean()) > 0.3
+
+
+def test_the_shape_of_errors_is_saved(tmp_path):
+    rng = np.random.default_rng(8)
+    y = torch.as_tensor(3 * np.sign(rng.normal(size=(200, 1))) + 0.2 * rng.normal(size=(200, 2)))
+    members = torch.as_tensor(rng.normal(size=(200, 6, 2)))
+    recalibrator = fitted(Ensemble(members), y)
+    assert recalibrator.steps_[0].points.shape == (50, 2)
+    recalibrator.save(tmp_path / "law.safetensors")
+    again = Recalibrator.load(tmp_path / "law.safetensors").transform(Ensemble(members))
+    assert torch.equal(recalibrator.transform(Ensemble(members)).loc, again.loc)
