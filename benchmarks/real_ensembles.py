@@ -4,7 +4,8 @@
 
 Writes real_ensembles.csv, a row for each set, split and method, and real_ensembles.md. What is there is not computed again.
 Sets: day-ahead electricity prices (Lago et al. 2021; Janke and Steinke 2020), temperatures (Fraley et al. 2007) and the
-Madden-Julian oscillation, as arrays of `obs`, `ensemble` and `case_date`. `--slow` adds kernels about members, with and without a tilt.
+Madden-Julian oscillation, as arrays of `obs`, `ensemble` and `case_date`. `--slow` adds kernels about members, with and
+without a tilt.
 """
 
 import argparse
@@ -212,11 +213,11 @@ def table(records: pd.DataFrame) -> str:
     lines = [
         "# Real ensembles of several models",
         "",
-        "ES and VS of M: energy and variogram score of as many members as the raw ensemble has, as they are (a member",
-        "with itself included), for laws members about the mean. Of draws: fair scores of 100 independent draws, for analogs",
-        "of 50 errors. Rejected of 7 pre-ranks at 0.05 adjusted, blocks kept together, and the mean of PCE over expected PCE:",
-        "of M draws (or members) and of 100 draws. In brackets: the paired difference from ECC (M) or from the law of errors",
-        "(draws, log score) over its block standard error. CPU seconds, one core.",
+        "ES and VS of M: energy and variogram score of as many members as the raw ensemble has, as they are (a",
+        "member with itself included), for laws members about the mean. Of draws: fair scores of 100 independent draws,",
+        "for analogs of 50 errors. Rejected of 7 pre-ranks at 0.05 adjusted, blocks kept together, and the mean of PCE",
+        "over expected PCE: of M draws (or members) and of 100 draws. In brackets: the paired difference from ECC (M) or",
+        "from the law of errors (draws, log score) over its block standard error. CPU seconds, one core.",
         "From `python benchmarks/real_ensembles.py`.",
     ]
 

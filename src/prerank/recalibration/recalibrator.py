@@ -46,10 +46,11 @@ class Recalibrator(BaseEstimator):
     """Learn on held-out cases how a forecast goes wrong, and correct other forecasts of the same kind.
 
     `preranks` are what the tilt looks along and what an ensemble is tested by, the paper's without it. `steps` are what is
-    done, in this order: by default `(Affine(), Tilt(), Tilt())`, the second tilt along PITs of what the first has made, with
-    features a `Tilt(degree=2, by_features=True)` before them, and for a bare `Ensemble` `(ErrorLaw(),)`, which takes features
-    itself. Every step but dressing may find that nothing has to be changed, which is the usual answer for a calibrated
-    forecast. Every step learns from forecasts by fits of the step before that have not seen the case, where it has them.
+    done, in this order: by default `(Affine(), Tilt(), Tilt())`, the second tilt along PITs of what the first has made,
+    with features a `Tilt(degree=2, by_features=True)` before them, and for a bare `Ensemble` `(ErrorLaw(),)`, which takes
+    features itself. Every step but dressing may find that nothing has to be changed, which is the usual answer for a
+    calibrated forecast. Every step learns from forecasts by fits of the step before that have not seen the case, where it
+    has them.
 
     Cross-validation has `n_folds` folds: runs where cases stand in an order, that of blocks which are numbers or times, of
     labels of cases which are times, or of the members of an `Ensemble`; otherwise cases are dealt at random. `gap`

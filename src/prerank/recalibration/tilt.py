@@ -34,11 +34,11 @@ class Tilt:
     coefficients maximise the ranking likelihood of the observation among `n_draws` draws, less a ridge that grows with j².
     The ridge is chosen from `ridges` by cross-validation, the strongest within one standard error of the best, and no change
     competes.
-    A fit is kept only if pools of draws keep an effective share of at least `least_effective_share`, if the energy score is
-    and the log score are not worse by more than `errors` standard errors, and if the density's own calibration (HDR) is not
-    clearly worse, all on folds that the fit has not seen; otherwise a stronger ridge is tried, and no change in the end. The corrected forecast is
-    computed from `pool` draws of a case, or more where few of them count: as many as are worth 400, but at most ten times
-    `pool`.
+    A fit is kept only if pools of draws keep an effective share of at least `least_effective_share`, if the energy score
+    is and the log score are not worse by more than `errors` standard errors, and if the density's own calibration (HDR)
+    is not clearly worse, all on folds that the fit has not seen; otherwise a stronger ridge is tried, and no change in
+    the end. The corrected forecast is computed from `pool` draws of a case, or more where few of them count: as many as
+    are worth 400, but at most ten times `pool`.
 
     With `by_features=True` coefficients are linear in the features that `fit` is given, and zero on their average: what is
     learnt is how the error depends on them. A low `degree` will do; a tilt without features comes after it.
