@@ -111,12 +111,12 @@ def table(records: pd.DataFrame) -> str:
     lines = [
         "# Ensembles that are right, and errors that are known",
         "",
-        f"Calibrated ensembles of {D} targets, {part['repetition'].nunique()} repetitions of 18 kinds: how often the default",
-        "changes something, energy score lost (fair, on 200 fresh cases), of all and where something was changed, and how",
+        f"Calibrated ensembles of {D} targets, {part['repetition'].nunique()} repetitions of 18 kinds: how often the",
+        "default changes something, energy score lost (fair, on 200 fresh cases), of all and where something was changed, and how",
         "often a check of the fresh cases rejects before and after. CPU seconds of a fit.",
         "From `python benchmarks/harmless.py`.",
         "",
-        "| kind | cases | members | spread by case | changed | score lost | where changed | rejected before | after | seconds |",
+        "| kind | cases | members | spread by case | changed | score lost | where changed | rejected before | after | CPU |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
 
@@ -136,8 +136,8 @@ def table(records: pd.DataFrame) -> str:
     lines.append(line(part, "all", "", "", ""))
     lines += [
         "",
-        "Known errors of Gaussian ensembles of 20 members, 500 cases: energy score of the members with the error, corrected,",
-        "and of the members without it; how often a check of 200 fresh cases rejects.",
+        "Known errors of Gaussian ensembles of 20 members, 500 cases: energy score of the members with the error,",
+        "corrected, and of the members without it; how often a check of 200 fresh cases rejects.",
         "",
         "| error | method | before | after | right members | rejected before | after |",
         "| --- | --- | --- | --- | --- | --- | --- |",

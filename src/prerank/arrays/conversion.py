@@ -125,6 +125,15 @@ def _as_array(value: Any, what: str) -> np.ndarray:
     return array
 
 
+def without_mask(value: Any) -> Any:
+    """The value itself, or a plain array in which NaN stands for what a NumPy mask hides.
+
+    >>> without_mask(np.ma.masked_equal([1, 7], 7))
+    array([ 1., nan])
+    """
+    return _filled(value) if isinstance(value, np.ma.MaskedArray) else value
+
+
 def _filled(masked: np.ma.MaskedArray) -> np.ndarray:
     if masked.dtype.kind not in "fiub":
         return masked.data

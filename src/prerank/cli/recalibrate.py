@@ -31,8 +31,8 @@ from prerank.cli.fileoptions import (
 from prerank.cli.outputs import require_outputs
 
 if TYPE_CHECKING:
-    from prerank.cli.cases import Cases
-    from prerank.cli.comparison import Comparison
+    from prerank.cli.cases import Read
+    from prerank.diagnosis import Comparison
     from prerank.recalibration import Recalibrator
 
 
@@ -100,7 +100,7 @@ def recalibrate(
     _refuse_contradictions(apply, apply_observations, share, before, save, load)
     require_outputs({"--out": out, "--save": save}, (forecasts, observations, apply, apply_observations, load))
     require_inputs(forecasts, observations, apply, apply_observations, load)
-    from prerank.cli.cases import Cases  # torch and pandas load slowly
+    from prerank.cli.cases import Read  # torch and pandas load slowly
     from prerank.io import read_forecasts, write_forecasts
     from prerank.io.write import require_output
 
@@ -108,12 +108,12 @@ def recalibrate(
     naming = naming_of(ctx.params)
     past = read_forecasts(forecasts, observations, naming, need_observations=load is None)
     block = block_of(block, past)
-    found = Cases.in_memory(past, block)
+    found = Read.of(past, block)
     other = None
     if apply is not None:
-        other = Cases.in_memory(read_forecasts(apply, apply_observations, naming, need_observations=False), block)
-        other = other.with_targets_of(found)
-    preranks = preranks_named(prerank, found.n_targets)
+        other = Read.of(read_forecasts(apply, apply_observations, naming, need_observations=False), block)
+        other = other.with_targets(found.names, "those to learn from")
+    preranks = preranks_named(prerank, found.found.y.shape[1])
     task = _Task(preranks, draws, seed, replicates)
     result = (
         task.loaded(load, found) if load is not None else task.fitted(found, other, share, before, save is not None)
@@ -152,12 +152,15 @@ class _Result(NamedTuple):
     def text(self, out: Path) -> str:
         n_cases, n_draws, n_targets = self.corrected.members.shape
         sizes = f"{counted(n_cases, 'case')}, {counted(n_draws, 'draw')}, {counted(n_targets, 'target')}"
-        parts = [self.recalibrator.summary(), *self.notes, ""]
+        notes = [note for note in self.notes if note not in self.recalibrator.notes_]
+        parts = [self.recalibrator.summary(), *notes, ""]
         if self.comparison is not None:
             parts += [self.judged, str(self.comparison), ""]
         return "\n".join([*parts, f"Written to {out}: {sizes}."])
 
     def document(self, out: Path, seed: int) -> str:
+        from prerank.cli.document import of_comparison
+
         empty = {"before": None, "after": None, "energy_score": None}
         n_cases, n_draws, n_targets = self.corrected.members.shape
         found = {
@@ -165,7 +168,7 @@ class _Result(NamedTuple):
             "summary": self.recalibrator.summary().splitlines(),
             "notes": self.notes,
             "judged": None if self.comparison is None else self.judged,
-            **(empty if self.comparison is None else self.comparison.document(seed)),
+            **(empty if self.comparison is None else of_comparison(self.comparison, seed)),
             "written": {"file": str(out), "cases": n_cases, "draws": n_draws, "targets": n_targets},
             "seed": seed,
         }
@@ -181,11 +184,11 @@ class _Task(NamedTuple):
     replicates: int
 
     def fitted(
-        self, found: "Cases", other: "Cases | None", share: float | None, before: str | None, keep: bool
+        self, found: "Read", other: "Read | None", share: float | None, before: str | None, keep: bool
     ) -> _Result:
         """Fit, and judge by observations of the forecasts to correct, or else by the later cases of the file."""
-        usable = found.usable_to_fit()
-        if other is not None and other.observed:
+        usable, notes = found.usable()
+        if other is not None and len(other.known):
             for name, given in (("--share", share), ("--before", before)):
                 if given is not None:
                     raise ValueError(
@@ -194,7 +197,7 @@ class _Task(NamedTuple):
                     )
             whole = self._fit(usable)
             corrected = self._corrected(whole, other)
-            return _Result(whole, corrected, self._compared(other, corrected), "Judged on --apply:", usable.notes)
+            return _Result(whole, corrected, self._compared(other, corrected), "Judged on --apply:", notes)
         earlier, later = usable.split(share, before)
         trial = self._fit(earlier)
         corrected = self._corrected(trial, later)
@@ -204,42 +207,46 @@ class _Task(NamedTuple):
         final = self._fit(usable) if other is not None or keep else trial
         if other is not None:
             corrected = self._corrected(final, other)
-        return _Result(final, corrected, comparison, judged, usable.notes)
+        return _Result(final, corrected, comparison, judged, notes)
 
-    def loaded(self, path: Path, found: "Cases") -> _Result:
+    def loaded(self, path: Path, found: "Read") -> _Result:
         from prerank.recalibration import Recalibrator
 
         recalibrator = Recalibrator.load(path)
+        if recalibrator.target_names_ is not None and found.has_names:
+            found = found.with_targets(recalibrator.target_names_, "what was learnt")
         corrected = self._corrected(recalibrator, found)
-        comparison = self._compared(found, corrected) if found.observed else None
+        comparison = self._compared(found, corrected) if len(found.known) else None
         return _Result(recalibrator, corrected, comparison, "Judged on FORECASTS:", [])
 
-    def _fit(self, cases: "Cases") -> "Recalibrator":
+    def _fit(self, cases: "Read") -> "Recalibrator":
+        from prerank.cli.cases import AXES
         from prerank.recalibration import Recalibrator
 
         recalibrator = Recalibrator(self.preranks, seed=self.seed)
-        return recalibrator.fit(cases.ensemble(), cases.y.to_numpy(), blocks=cases.blocks)
+        return recalibrator.fit(cases.found.members, cases.found.y, blocks=cases.blocks, axes=AXES)
 
-    def _corrected(self, recalibrator: "Recalibrator", cases: "Cases") -> Any:
+    def _corrected(self, recalibrator: "Recalibrator", cases: "Read") -> Any:
+        from prerank.cli.cases import AXES
         from prerank.forecasts import Ensemble, equally_weighted_draws
 
-        law = recalibrator.transform(cases.ensemble())
-        n_draws = self.draws or cases.members.shape[1]
+        law = recalibrator.transform(cases.found.members, axes=AXES)
+        n_draws = self.draws or cases.found.members.shape[1]
         drawn = law if isinstance(law, Ensemble) else equally_weighted_draws(law, n_draws, self.seed, "corrected")
-        return cases.with_members(drawn.members.cpu().numpy())
+        return cases.found._replace(members=drawn.members.cpu().numpy())
 
-    def _compared(self, cases: "Cases", corrected: Any) -> "Comparison":
-        from prerank.cli.comparison import compare
+    def _compared(self, cases: "Read", corrected: Any) -> "Comparison":
+        from prerank.cli.cases import AXES
+        from prerank.diagnosis import compare
         from prerank.forecasts import Ensemble
 
-        known = cases.y.notna().all(axis=1).to_numpy()
-        judged = cases.rows(known)
+        judged = cases.rows(cases.known)
         return compare(
-            judged.y,
-            judged.members,
-            judged.ensemble(),
-            Ensemble(corrected.members[known]),
-            preranks=self.preranks,
+            judged.found.y,
+            judged.found.members,
+            Ensemble(corrected.members[cases.known]),
+            self.preranks,
+            axes=AXES,
             blocks=judged.blocks,
             seed=self.seed,
             n_replicates=self.replicates,

@@ -1,7 +1,7 @@
 """A pre-rank from any function of a point."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ class Custom:
         Takes points (..., n_targets) and gives one number (...) or several (..., n_projections) for each.
     name : str, default 'custom'
         What results call it.
+    words : mapping of str to str, optional
+        What a word of a reading says of the targets, such as {"biased high": "the highest of {targets} is overdone"}.
 
     Raises
     ------
@@ -46,6 +48,7 @@ class Custom:
 
     function: Callable[[Any], Any]
     name: str = "custom"
+    words: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if hasattr(self.function, "given"):
