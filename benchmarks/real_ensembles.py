@@ -29,7 +29,6 @@ from prerank.recalibration import (
     Dressing,
     EnsembleCopulaCoupling,
     ErrorLaw,
-    SchaakeShuffle,
     Tilt,
     members_about_mean,
 )
@@ -146,7 +145,6 @@ METHODS: dict[str, Callable[[Cell], Any]] = {
     "raw": lambda cell: Ensemble(cell.fresh),
     "affine": recalibrated(Affine()),
     "ECC": published(EnsembleCopulaCoupling()),
-    "Schaake": published(SchaakeShuffle()),
     "Gaussian copula": gaussian_copula,
     "analogs of errors": analogs,
     "law of errors": law,

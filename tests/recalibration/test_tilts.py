@@ -358,7 +358,7 @@ def test_the_summary_of_a_tilt_has_its_numbers():
     )
     assert fitted(ridge=None, refused=True, verdict=Verdict(0.25, 2.0, -0.5, 0.125)).summary() == (
         "tilt: nothing was changed along marginal, location; a tilt fits, but would do harm (effective size 25.0% of a "
-        "pool, energy score worse by 0.5 ± 0.12)"
+        "pool, energy score worse by 0.5 ± 0.12, log score better by 0 ± 0 nats)"
     )
 
 

@@ -2,8 +2,12 @@
 
 from typing import NamedTuple
 
+import torch
+from torch import Tensor
+
 from prerank.calibration import LEVEL, pce_test, projected_pit
 from prerank.forecasts import Ensemble, GaussianMixture
+from prerank.recalibration.affine import Affine
 from prerank.recalibration.steps import HeldOut
 from prerank.scores import energy_score
 
@@ -41,6 +45,23 @@ def evidence(ensemble: Ensemble, law: GaussianMixture, held_out: HeldOut) -> Evi
         drawn = law.ensemble(ensemble.n_members, held_out.seed, "members of the law")
         changed = _calibration(drawn, held_out)[1] < distance
     return Evidence(p_value, held_out.gain(before)[0], gain, error, changed)
+
+
+def moved_members(ensemble: Ensemble, law: GaussianMixture, held_out: HeldOut) -> Tensor | None:
+    """Shift and scale (2, D) of the members, if that is all it takes: moved ones pass the tests and score as well as a law.
+
+    Members know more of a case than a mean and a spread, and keep it so.
+    """
+    if ensemble.n_members == 1 or bool((ensemble.members == ensemble.members[:, :1]).all(1).all(0).any()):
+        return None
+    step = Affine().fit(ensemble, held_out)
+    if not step.changed or step.out_of_fold is None:
+        return None
+    assert isinstance(step.out_of_fold, Ensemble)
+    found = evidence(step.out_of_fold, law, held_out)
+    if found.changed or found.p_value is None or found.p_value <= LEVEL:
+        return None
+    return torch.stack([step.shift, step.scale])
 
 
 def _calibration(ensemble: Ensemble, held_out: HeldOut) -> tuple[float, float]:

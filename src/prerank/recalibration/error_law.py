@@ -11,7 +11,8 @@ from prerank._parameters import require_yes_or_no
 from prerank._wording import counted
 from prerank.arrays.conversion import described
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture
-from prerank.recalibration.error_evidence import evidence
+from prerank.recalibration.affine import moved
+from prerank.recalibration.error_evidence import evidence, moved_members
 from prerank.recalibration.error_fit import Cases, ErrorProblem
 from prerank.recalibration.error_mean import Predictors, regressions, robust_weights, within_reach
 from prerank.recalibration.error_scale import LEAST, Sizes, size_basis, usual_spread
@@ -58,6 +59,9 @@ class ErrorLaw:
     widens the law. Features that `fit` is given enter mean and size. Members are exchangeable: with `named_members`
     each is a model of its own, with a column of its own in the regression, and the same members are expected in the same
     places.
+
+    Members whose only fault is a bias and a spread are moved and stretched instead, and keep what else they know: where
+    moved ones pass the tests of calibration by the pre-ranks, and the law's energy score is not clearly better.
 
     In the place of a t the law may have the shape of the members, or of past errors, where that gains more than a standard
     error of the log score: Gaussian kernels about their standardised deviations. And nothing is changed where
@@ -164,7 +168,10 @@ class ErrorLaw:
         out_of_fold = law.about(location, scale, deviations, ensemble, shape.without[fold], points)
         if not self.always:
             law = replace(law, **evidence(ensemble, out_of_fold, held_out)._asdict())
-        return replace(law, out_of_fold=out_of_fold) if law.changed else law
+        if not law.changed:
+            return law
+        moves = None if self.always else moved_members(ensemble, out_of_fold, held_out)
+        return replace(law, out_of_fold=out_of_fold) if moves is None else replace(law, moves=moves)
 
 
 def _ensemble(forecast: Forecast) -> Ensemble:
@@ -210,7 +217,8 @@ class FittedErrorLaw:
     log sizes are `level` (D,) and `slopes` (G,) times functions of the spread. `scatter` (D, D), `freedom` (None: Gaussian)
     and `own_share` are those of standardised errors. With a `shape` other than "t", kernels carry all but a share
     `shape_share` of the standard deviation, about the members or past errors, `points` (K, D). `changed` says
-    whether the law is taken, by the members' `p_value` and `score` and the law's `gain` over it. `out_of_fold` is the law of
+    whether anything is, by the members' `p_value` and `score` and the law's `gain` over it; where a shift and scale of the
+    members will do, `moves` (2, D) has them. `out_of_fold` is the law of
     the cases that were learnt from, by fits without their fold; it is not saved.
     """
 
@@ -238,12 +246,15 @@ class FittedErrorLaw:
     gain: float = 0.0
     gain_error: float = 0.0
     changed: bool = True
+    moves: Tensor | None = None
     out_of_fold: GaussianMixture | None = field(default=None, repr=False, metadata=NOT_SAVED)
 
     def transform(self, forecast: Forecast, features: Tensor | None = None) -> Forecast:
         """The law of other cases; `features` (N, L) as they were given to `fit`. The forecast itself if it was right."""
         if not self.changed:
             return forecast
+        if self.moves is not None:
+            return moved(_ensemble(forecast), self.moves[0], self.moves[1], 0)
         ensemble = _ensemble(forecast)
         if self.n_members is not None and ensemble.n_members != self.n_members:
             raise ValueError(
@@ -305,6 +316,13 @@ class FittedErrorLaw:
         kind = "Gaussian" if self.freedom is None else f"Student's t with {self.freedom:g} degrees of freedom"
         if self.shape != "t":
             kind = f"the shape of {'the members' if self.shape == 'members' else 'past errors'}"
+        if self.moves is not None:
+            shifts, sizes = (", ".join(f"{value:.3g}" for value in row.tolist()) for row in self.moves)
+            return (
+                f"law of errors: members shifted by {shifts}, spreads multiplied by {sizes}; they pass the tests of "
+                f"calibration, and a law would score no better (before: smallest adjusted p-value {self.p_value:.3f}, "
+                f"energy score {self.score:.4g})"
+            )
         own = f", {self.own_share:.0%} of it the members' own" if self.own_share else ""
         why = "" if self.p_value is None else f"; smallest adjusted p-value of the members {self.p_value:.3f}; {scores}"
         return (

@@ -197,6 +197,9 @@ def _check_error_law(step: FittedErrorLaw, about: About) -> None:
     for name in ("score", "gain", "gain_error"):
         require_number(getattr(step, name), name)
     require_yes_or_no(step.changed, "changed")
+    if step.moves is not None:
+        _require_tensor(step.moves, "moves", (2, d))
+        _require(bool((step.moves[1] > 0).all()), "moves have a scale that is not positive")
 
 
 _CHECKS: dict[type, Any] = {

@@ -130,13 +130,8 @@ class Recalibrator(BaseEstimator):
             for place, step in enumerate(steps):
                 if place and step == steps[place - 1] and not fitted[-1].changed:
                     continue  # what changed nothing changes nothing again
-                if (
-                    isinstance(step, Tilt)
-                    and fitted
-                    and isinstance(fitted[-1], FittedErrorLaw)
-                    and not fitted[-1].changed
-                ):
-                    break  # members that are right need no law, and have none to be tilted
+                if isinstance(step, Tilt) and fitted and _left_members(fitted[-1]):
+                    break  # members that are right, or need but a move, have no law to be tilted
                 learnt = step.fit(current, held_out)
                 corrected = getattr(learnt, "out_of_fold", None)
                 if corrected is None:
@@ -255,6 +250,10 @@ class Recalibrator(BaseEstimator):
         result.fitted_on_ = FittedOn(about.n_targets, about.n_members, about.target_names)
         result.tied_, result.n_features_ = np.asarray(about.tied), about.n_features
         return result
+
+
+def _left_members(step: Fitted) -> bool:
+    return isinstance(step, FittedErrorLaw) and (not step.changed or step.moves is not None)
 
 
 def _transformed(step: Fitted, forecast: Forecast, features: Tensor | None) -> Forecast:
