@@ -204,7 +204,7 @@ def test_single_precision_goes_in_and_comes_out():
 def test_a_saved_law_is_the_same(tmp_path):
     forecast, y, _ = seasons(50)
     feature = np.arange(50) % 3
-    for step in (ErrorLaw(), ErrorLaw(named_members=True, always=True)):
+    for step in (ErrorLaw(always=True), ErrorLaw(named_members=True, always=True)):
         recalibrator = fitted(forecast, y, step, features=feature)
         recalibrator.save(tmp_path / "law.safetensors")
         again = Recalibrator.load(tmp_path / "law.safetensors")
