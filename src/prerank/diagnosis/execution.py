@@ -24,6 +24,7 @@ from prerank.forecasts import Ensemble
 from prerank.inputs.lazy_members import observations_and_lazy_members
 from prerank.inputs.rescaling import Magnitudes, chosen_units
 from prerank.preranks import PreRank
+from prerank.preranks.selection import in_units, of_cases
 from prerank.preranks.table1 import listed_preranks
 
 
@@ -79,7 +80,8 @@ class MemorySource:
     ) -> None:
         self.asked = asked
         self.prepared = prepare(y, forecast, axes, asked.scale, asked.listed)
-        self.preranks = asked.listed(self.prepared.y.shape[-1])
+        listed = of_cases(asked.listed(self.prepared.y.shape[-1]), self.prepared.cases)
+        self.preranks = in_units(listed, self.prepared.units.divisors)
         self.own = weight_per_case(observation_weights, "observation_weights", self.prepared)
         ids = case_identifiers(case_ids, self.prepared)
         self.ids = self.prepared.cases if ids is None else ids
@@ -182,6 +184,7 @@ class LazySource:
         left = self.y if len(cases) == len(self.y) else self.y[cases]
         self.units = chosen_units(Magnitudes.of(left), found.sizes, True, asked.scale, list(names), self.y.dtype)
         notes.extend(self.units.notes)
+        self.preranks = in_units(self.preranks, self.units.divisors)
         self.prepared = Prepared(left, self.members, cases, None, notes, inputs.labels, names, len(self.y))
 
     def notes(self) -> list[str]:

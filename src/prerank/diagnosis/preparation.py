@@ -17,7 +17,7 @@ from prerank.forecasts.support import refuse_outside_support
 from prerank.inputs.checks import require_fitting, require_parameters
 from prerank.inputs.layout import Inputs, observations_and_forecast
 from prerank.inputs.lazy_members import LazyMembers
-from prerank.inputs.rescaling import rescale
+from prerank.inputs.rescaling import Units, rescale
 from prerank.preranks import PreRank, needs_of
 
 
@@ -37,6 +37,7 @@ class Prepared:
     labels: Labels = field(default_factory=Labels)
     names: tuple[str, ...] = ()
     n_given: int = 0
+    units: Units = field(default_factory=Units)
 
 
 def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, preranks: Callable[[int], list[PreRank]]) -> Prepared:
@@ -85,9 +86,9 @@ def prepare(y: Any, forecast: Any, axes: Axes | None, scale: str, preranks: Call
                 notes.append(f"{partly} of {present.numel()} members left out: they have missing values")
             else:
                 present = None
-    observed, forecast, scaled = rescale(observed, forecast, present, scale, list(names))
-    notes.extend(scaled)
-    return Prepared(observed, forecast, cases, present, notes, inputs.labels, names, n_given)
+    observed, forecast, units = rescale(observed, forecast, present, scale, list(names))
+    notes.extend(units.notes)
+    return Prepared(observed, forecast, cases, present, notes, inputs.labels, names, n_given, units)
 
 
 def complete_cases(observed: Tensor) -> tuple[Tensor, str | None]:

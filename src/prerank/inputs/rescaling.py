@@ -89,7 +89,7 @@ class Units(NamedTuple):
 
 def rescale(
     y: Tensor, forecast: Forecast, present: Tensor | None, scale: str, names: list[str]
-) -> tuple[Tensor, Forecast, list[str]]:
+) -> tuple[Tensor, Forecast, Units]:
     """Divide each target by its pooled spread, so that no unit drowns the others; ranks stay exact."""
     members = (
         forecast.members
@@ -103,7 +103,7 @@ def rescale(
         points = members[present]
     observed, ranked = Magnitudes.of(y.to(points)), Magnitudes.of(points)
     units = chosen_units(observed, ranked, isinstance(forecast, Ensemble), scale, names, points.dtype)
-    return units.apply(y), units.of_forecast(forecast), list(units.notes)
+    return units.apply(y), units.of_forecast(forecast), units
 
 
 def chosen_units(
