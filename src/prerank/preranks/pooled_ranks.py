@@ -8,6 +8,7 @@ from torch import Tensor
 from prerank._reproducible_math import total
 from prerank.forecasts import Ensemble, Forecast
 from prerank.preranks.projection import PointwiseProjection
+from prerank.preranks.rank_counts import all_weights_below_and_at
 from prerank.preranks.view import View, view_of
 
 
@@ -21,6 +22,9 @@ def mid_ranks(points: Tensor, pool: Ensemble) -> Tensor:
     >>> mid_ranks(pool, Ensemble(pool))
     tensor([[[1.0000, 2.5000, 2.5000]]], dtype=torch.float64)
     """
+    if points is pool.members and pool.weights is None:
+        below, at = all_weights_below_and_at(points.detach(), None)
+        return (2 * below.int() + at.int() + 1).movedim(-1, 0).double() / 2
     ordered, order = pool.members.detach().mT.contiguous().sort(-1)
     columns = points.detach().mT.contiguous()
     lead = torch.broadcast_shapes(ordered.shape[:-1], columns.shape[:-1])
