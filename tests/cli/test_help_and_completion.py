@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from prerank.cli.fileoptions import PRERANKS
 from prerank.cli.main import app
 from prerank.preranks import paper_preranks
+from prerank.preranks.naming import WITH_VALUE, field_preranks
 
 RUN = "from prerank.cli import main; main()"
 N_CASES, N_MEMBERS = 40, 6
@@ -82,7 +83,9 @@ def test_the_examples_of_help_run(command, folder, monkeypatch):
 
 
 def test_the_names_that_are_completed_are_those_of_the_preranks():
-    assert set(PRERANKS) == {item.name for n_targets in (1, 2, 5) for item in paper_preranks(n_targets)}
+    plain = {item.name for n in (1, 2, 5) for item in (*paper_preranks(n), *field_preranks(n))}
+    with_value = {f"{name}=" for name in WITH_VALUE} - {"dependency=", "variogram="}  # these also go without
+    assert set(PRERANKS) == plain | with_value
 
 
 @pytest.mark.parametrize(

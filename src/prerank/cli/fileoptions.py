@@ -10,7 +10,11 @@ if TYPE_CHECKING:
     from prerank.preranks import PreRank
 
 # known without loading torch; "contrast" is there for two targets, "scale" and "dependency" for more
-PRERANKS = ("marginal", "location", "scale", "dependency", "contrast", "PCA", "HDR", "copula")
+PRERANKS = (
+    *("marginal", "location", "scale", "dependency", "contrast", "PCA", "HDR", "copula"),
+    *("average rank", "band depth", "spanning tree", "energy score", "Mahalanobis", "reference distance", "variogram"),
+    *("sliced", "maximum", "minimum", "range", "exceedance=", "isotropy="),
+)
 
 
 def completed(incomplete: str) -> list[str]:
@@ -47,7 +51,7 @@ Preranks = Annotated[
     list[str] | None,
     typer.Option(
         "--prerank",
-        help="Pre-rank to look at; repeatable.",
+        help=f"Pre-rank to look at, repeatable: {', '.join(PRERANKS)}.",
         show_default="the paper's",
         autocompletion=completed,
     ),
@@ -75,14 +79,9 @@ def naming_of(
 
 
 def preranks_named(names: list[str] | None, n_targets: int) -> "list[PreRank] | None":
-    """Pre-ranks of the paper by their names; None for all of them."""
-    from prerank.preranks import paper_preranks
+    """Pre-ranks by their names; None for those of the paper."""
+    from prerank.preranks.naming import prerank_named
 
     if names is None:
         return None
-    known = {item.name.lower(): item for item in paper_preranks(n_targets)}
-    for name in names:
-        if name.lower() not in known:
-            there = ", ".join(item.name for item in known.values())
-            raise ValueError(f"there is no pre-rank {name!r} for this many targets ({n_targets}); choose from {there}")
-    return [known[name] for name in dict.fromkeys(name.lower() for name in names)]
+    return [prerank_named(name, n_targets) for name in dict.fromkeys(name.strip().lower() for name in names)]

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from prerank._wording import counted
-from prerank.calibration import LEVEL, PCETest, ProjectedPIT, describe_shape
+from prerank.calibration import LEVEL, PCETest, ProjectedPIT, describe_shape, histogram_measures
 from prerank.calibration.confidence import pce_intervals_of_groups
 from prerank.calibration.null import in_quadrature
 from prerank.calibration.power import NEARLY_BLIND
@@ -99,9 +99,19 @@ class Check:
             cases += f" ({positive:,} with a positive weight)"
         return f"{self._in_blocks(cases)} with so few members are too few, {least}; {cure}"
 
-    def to_frame(self) -> pd.DataFrame:
-        """The table as a DataFrame (a copy)."""
-        return self.table.copy()
+    def to_frame(self, n_bins: int | None = None) -> pd.DataFrame:
+        """The table as a DataFrame (a copy).
+
+        With `n_bins` it also has the reliability index and the entropy of rank histograms with so many bins, the mean
+        over the projections of each pre-rank: see `prerank.calibration.histogram_measures`.
+        """
+        table = self.table.copy()
+        if n_bins is not None:
+            weights = None if self.case_weights is None else self.case_weights.to(self.pit.device)
+            found = [histogram_measures(self.pit.of(str(name)), n_bins, weights) for name in table.index]
+            table["reliability index"] = [float(one.reliability_index.mean()) for one in found]
+            table["entropy"] = [float(one.entropy.mean()) for one in found]
+        return table
 
     def to_xarray(self) -> Any:
         """An `xarray.Dataset`: the table along "prerank", projections along "projection", their curves over "level"."""

@@ -145,9 +145,9 @@ class Isotropy:
     r"""How alike a field varies along its rows and along its columns, $\rho(y) = -\sum_h \frac{(g_1 - g_2)^2}{v_1 + v_2}$.
 
     $g_1$ and $g_2$ are half the mean of $|y_i - y_j|^p$ over pairs h columns and h rows apart, and $v = 2 g^2 / n$ with n
-    such pairs in their direction, as in R's MultivCalibration. Zero means isotropic, very negative anisotropic. Sees features,
-    such as fronts, that are stretched where the forecast's are round, or the other way round. Blind to level, scale, and to
-    the direction in which a field is stretched. A constant field counts as isotropic.
+    such pairs in their direction, as in R's MultivCalibration. Zero means isotropic, very negative anisotropic. Sees
+    features, such as fronts, that are stretched where the forecast's are round, or the other way round. Blind to level,
+    scale, and to the direction in which a field is stretched. A constant field counts as isotropic.
 
     Parameters
     ----------
