@@ -1,5 +1,6 @@
 """One number for a rank histogram: reliability index and entropy."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -70,4 +71,4 @@ def histogram_measures(
     share = curve.diff(dim=-2, prepend=torch.zeros_like(curve[..., :1, :]))
     index = (share - 1 / n_bins).abs().sum(-2)
     logs = torch.where(share > 0, share, 1.0).log()
-    return HistogramMeasures(index, -(share * logs).sum(-2) / torch.tensor(float(n_bins)).log().to(share))
+    return HistogramMeasures(index, -(share * logs).sum(-2) / math.log(n_bins))

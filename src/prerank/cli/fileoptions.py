@@ -84,4 +84,5 @@ def preranks_named(names: list[str] | None, n_targets: int) -> "list[PreRank] | 
 
     if names is None:
         return None
-    return [prerank_named(name, n_targets) for name in dict.fromkeys(name.strip().lower() for name in names)]
+    each = {name.strip().lower(): name for name in reversed(names)}  # once, however it is spelt
+    return [prerank_named(name, n_targets) for name in reversed(each.values())]

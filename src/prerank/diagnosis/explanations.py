@@ -60,6 +60,20 @@ def _said_of(what: str) -> dict[str, str]:
     return {word: sentence.format(what) for word, sentence in _ONE_NUMBER.items()}
 
 
+def _outlying(high: str, low: str, what: str) -> dict[str, str]:
+    """Words for a number that is `high` for observations far out, or `low` for those at the centre."""
+    far = "observations too far from the centre of the forecast: over-confident, or biased"
+    near = "observations too near to the centre of the forecast: too wide"
+    return {
+        "biased high": near if high == "outlying" else far,
+        "biased low": far if high == "outlying" else near,
+        "under-dispersed": f"{what} too constant in the forecast",
+        "over-dispersed": f"{what} too variable in the forecast",
+        "heavy upper tail": f"{high} observations too frequent",
+        "heavy lower tail": f"{low} observations too frequent",
+    }
+
+
 FOR_PRERANK = {
     "marginal": _said_of("the target"),
     "location": _said_of("the mean of the targets"),
@@ -103,6 +117,52 @@ FOR_PRERANK = {
         "over-dispersed": "targets low together, and high together, too rarely: dependence too strong",
         "heavy upper tail": "cases with all targets high missed",
         "heavy lower tail": "cases with all targets low missed",
+    },
+    "average rank": {
+        **_said_of("the targets together"),
+        "under-dispersed": "targets high together, and low together, too often: dependence too weak, or too narrow",
+        "over-dispersed": "targets high together, and low together, too rarely: dependence too strong, or too wide",
+    },
+    "band depth": _outlying("central", "outlying", "centrality"),
+    "spanning tree": _outlying("central", "outlying", "centrality"),
+    "energy score": _outlying("outlying", "central", "distance from the centre"),
+    "Mahalanobis": _outlying("outlying", "central", "distance from the centre"),
+    "reference distance": {
+        "biased high": "observations too near to the reference points",
+        "biased low": "observations too far from the reference points",
+        "under-dispersed": "distance from the reference points forecast too narrowly: over-confident",
+        "over-dispersed": "distance from the reference points forecast too widely",
+        "heavy upper tail": "unusually large distances from the reference points missed",
+        "heavy lower tail": "unusually small distances from the reference points missed",
+    },
+    "variogram": {
+        "biased high": "forecast too smooth: dependence too strong",
+        "biased low": "forecast too rough: dependence too weak",
+        "under-dispersed": "smoothness forecast as too constant",
+        "over-dispersed": "smoothness forecast as too variable",
+        "heavy upper tail": "unusually smooth cases missed",
+        "heavy lower tail": "unusually rough cases missed",
+    },
+    "isotropy": {
+        "biased high": "fields more stretched along one direction than forecast",
+        "biased low": "fields forecast as too stretched along one direction",
+        "under-dispersed": "isotropy forecast as too constant",
+        "over-dispersed": "isotropy forecast as too variable",
+        "heavy upper tail": "unusually isotropic cases missed",
+        "heavy lower tail": "unusually stretched cases missed",
+    },
+    "exceedance": {
+        **_said_of("the number of targets above the threshold"),
+        "biased high": "too many targets forecast above the threshold",
+        "biased low": "too few targets forecast above the threshold",
+    },
+    "sliced": _said_of("the sum of the targets along the direction"),
+    "maximum": _said_of("the highest target"),
+    "minimum": _said_of("the lowest target"),
+    "range": {
+        **_said_of("the distance between the highest and the lowest target"),
+        "biased high": "targets forecast too far apart",
+        "biased low": "targets forecast too close together",
     },
 }
 """What the words say of the targets, for pre-ranks by their usual names."""
