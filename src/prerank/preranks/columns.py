@@ -24,7 +24,7 @@ def by_columns(function: Callable[[Tensor], Tensor], points: Tensor, values_per_
     if torch.is_grad_enabled() and points.requires_grad:
         return function(flat.movedim(-1, 0)).reshape(points.shape[:-1])
     result = flat.new_empty(flat.shape[:-1])
-    for cases, some in blocks(*flat.shape[:2], values_per_point, flat.element_size(), flat.device):
+    for cases, some in blocks(flat.shape[0], flat.shape[1], values_per_point, flat.element_size(), flat.device):
         result[cases, some] = function(flat[cases, some].movedim(-1, 0).contiguous())
     return result.reshape(points.shape[:-1])
 

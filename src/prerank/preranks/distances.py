@@ -91,7 +91,7 @@ def mean_distance(points: Tensor, pool: Ensemble) -> Tensor:
         found = distance.mean(1) if share is None else (share * distance).sum(1)
         return found.reshape(*lead, points.shape[-2])
     result = y.new_empty(y.shape[:-1])
-    for cases, some in blocks(*y.shape[:2], x.shape[1], y.element_size(), y.device):
+    for cases, some in blocks(y.shape[0], y.shape[1], x.shape[1], y.element_size(), y.device):
         distance = _distances(x[cases], y[cases, some])
         if share is None:
             result[cases, some] = total(distance, 1, overwrite=True) / x.shape[1]
