@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Methods side by side: in how many datasets each is best, and means over seeds, a column for each method."""
+    """Methods side by side: in how many datasets each is best, and values over seeds, a column for each method."""
     frame = pd.DataFrame(rows)
     parts = [markdown(summarised(frame).reset_index())]
     frame["within 1.25"] = (frame[_preranks(frame)] <= 1.25).sum(axis=1) / frame[_preranks(frame)].notna().sum(axis=1)
@@ -137,19 +137,24 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def wide(frame: pd.DataFrame, what: str) -> str:
-    """Means over seeds, a row for each dataset and a column for each method; a mean over datasets where all are there."""
-    means = frame.pivot_table(index="dataset", columns="method", values=what, sort=False)
-    means.loc["mean"] = means.mean(skipna=False)
-    return markdown(means.reset_index().rename_axis(None, axis=1))
+    """Medians over seeds, a row for each dataset and a column for each method; a median over datasets where all are there.
+
+    One of five networks can fail: the paper's settings have an energy score of about 110 on one seed of blogdata.
+    """
+    values = frame.pivot_table(index="dataset", columns="method", values=what, sort=False, aggfunc="median")
+    values.loc["median"] = values.median(skipna=False)
+    return markdown(values.reset_index().rename_axis(None, axis=1))
 
 
 def summarised(frame: pd.DataFrame) -> pd.DataFrame:
     """By method: in how many datasets its energy score is the best, or behind it by at most two standard errors over seeds.
 
-    Cells are a dataset and a pre-rank, means over seeds; energy scores are relative to those of the paper's settings.
+    Cells are a dataset and a pre-rank, means over seeds. Energy scores, medians over seeds, are relative to those of the
+    paper's settings: their median over the datasets, and their mean.
     """
     scores = frame.pivot_table(index=["dataset", "seed"], columns="method", values="energy score", sort=False)
-    means = scores.groupby(level="dataset", sort=False).mean()
+    by_dataset = scores.groupby(level="dataset", sort=False)
+    means, medians = by_dataset.mean(), by_dataset.median()
     cells = frame.groupby(["method", "dataset"], sort=False)[_preranks(frame)].mean()
     found = []
     for method in scores:
@@ -157,14 +162,15 @@ def summarised(frame: pd.DataFrame) -> pd.DataFrame:
             {name: scores[method][name] - scores[best][name] for name, best in means.idxmin(axis=1).items()}
         )
         error = behind.std() / math.sqrt(len(behind))
-        level = means[PAPERS] if PAPERS in means else means[method]
+        relative = medians[method] / medians[PAPERS if PAPERS in medians else method]
         found.append(
             {
                 "method": method,
                 "datasets": int(means[method].notna().sum()),
                 "best or within noise": int((behind.mean() <= 2 * error.fillna(0.0)).sum()),
                 "cells within 1.25": float((cells.loc[method] <= 1.25).sum().sum() / cells.loc[method].count().sum()),
-                "energy score, relative": float((means[method] / level).mean()),
+                "energy score, relative": float(relative.median()),
+                "its mean": float(relative.mean()),
             }
         )
     return pd.DataFrame(found).set_index("method")

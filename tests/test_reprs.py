@@ -38,9 +38,10 @@ def test_a_check_shows_its_table_and_verdict(spread, verdict):
     points = np.random.default_rng(2).normal(size=(300, 21, 2))
     result = check(points[:, 0], spread * points[:, 1:], [Marginal(), Location()])
     assert repr(result) == str(result)
-    head, marginal, location, *rest = repr(result).splitlines()
+    said, (head, marginal, location, *_) = (part.splitlines() for part in repr(result).split("\n\n")[:2])
     assert head.split() == ["pre-rank", "PCE", "expected", "95", "%", "interval", "p", "adjusted", "p", "reading"]
     assert marginal.startswith("marginal ")
     assert location.startswith("location ")
-    assert verdict in " ".join(rest)
+    assert said[0].startswith(verdict)
+    assert len(said) == 1 + len(result.sentences)
     assert verdict in result._repr_html_()

@@ -11,7 +11,8 @@ from torch.distributions import MultivariateNormal
 from builders import normal, random_mixture, uniform
 from prerank import Custom, Dependency, Ensemble, Location, PreRankPenalty, check, check_pits, pce_test, projected_pit
 from prerank.calibration import ProjectedPIT, histogram_measures
-from prerank.diagnosis.explanations import FOR_PRERANK, SHAPES
+from prerank.diagnosis.explanations import SHAPES
+from prerank.diagnosis.field_sentences import FIELD_SENTENCES
 from prerank.preranks import (
     AverageRank,
     BandDepth,
@@ -469,9 +470,15 @@ def test_names_of_the_command_line_make_the_preranks_they_say():
 
 
 def test_every_prerank_has_a_sentence_for_every_shape():
-    words = set(SHAPES) - {"flat", "no clear shape"}
-    for prerank in FIELD:
-        assert set(FOR_PRERANK[prerank.name]) == words
+    assert set(FIELD_SENTENCES) == {type(prerank).__name__ for prerank in FIELD}
+    for sentences in FIELD_SENTENCES.values():
+        assert set(sentences) == set(SHAPES) - {"flat"}
+
+
+def test_an_outlying_observation_is_said_to_be_outlying_by_distances_and_by_depths():
+    y, x = members(300, 15, seed=28)
+    result = check(y, 0.6 * x, [EnergyScore(), BandDepth(), SpanningTree(), Mahalanobis()])
+    assert [("at the edge of the scenarios" in said) for said in result.sentences.values()] == [True] * 4
 
 
 def test_all_are_probed_without_a_forecast():

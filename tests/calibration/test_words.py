@@ -3,12 +3,18 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from prerank.calibration import histogram_shapes as reading
 from prerank.calibration.histogram_shapes import ShapeScores, describe_shape, shape
 from prerank.calibration.rank_intervals import Intervals
 
 ANY = torch.full((5,), 0.5)
+
+
+def scores_of(pit, *given, **more) -> np.ndarray:
+    """The four scores, without the deviation of the first."""
+    return np.array(shape(pit, *given, **more)[:4])
 
 
 @pytest.mark.parametrize(
@@ -32,6 +38,13 @@ ANY = torch.full((5,), 0.5)
         (ShapeScores(9.0, 2.71, 1.5, 1.5), "biased low, under-dispersed"),
         (ShapeScores(-9.0, 2.71, 1.5, 1.5), "biased high, under-dispersed"),
         (ShapeScores(10.0, 3.0, 1.5, 1.5), "biased low"),
+        # and so is a bias below three tenths of the spread
+        (ShapeScores(2.69, 9.0, 3.0, 3.0), "under-dispersed"),
+        (ShapeScores(2.71, 9.0, 3.0, 3.0), "biased low, under-dispersed"),
+        (ShapeScores(-2.69, -9.0, 0.0, 0.0), "over-dispersed"),
+        # and the mean of PITs that lie far apart varies more
+        (ShapeScores(2.9, 3.0, 1.5, 1.5, 1.2), "under-dispersed"),
+        (ShapeScores(3.1, 3.0, 1.5, 1.5, 1.2), "biased low, under-dispersed"),
         # one tail alone
         (ShapeScores(0.0, 3.0, 0.9, 2.6), "heavy upper tail"),
         (ShapeScores(0.0, 3.0, 2.6, 0.9), "heavy lower tail"),
@@ -82,6 +95,15 @@ def test_scores_of_known_pits_are_those_of_the_definition():
     assert found.upper_tail == pytest.approx((0.2 - 0.05) / deviation * root)
 
 
+@pytest.mark.parametrize("spread", [1.6, 2.5])
+def test_a_wrong_spread_alone_is_not_called_a_bias(spread):
+    """Under-dispersed PITs without a bias: the word comes no more often than a standard normal number exceeds 2.5."""
+    generator = torch.Generator().manual_seed(4)
+    z = torch.special.ndtr(spread * torch.randn(1000, 200, generator=generator, dtype=torch.float64))
+    found = sum("biased" in describe_shape(own, 0.001) for own in z)
+    assert found <= stats.binom(1000, 2 * stats.norm.sf(2.5)).isf(1e-4)
+
+
 def test_a_pit_at_the_edge_of_a_tail_is_outside_it():
     inside = shape(torch.tensor([0.05, 0.95], dtype=torch.float64))
     assert inside.lower_tail == inside.upper_tail == shape(torch.tensor([0.5, 0.5]).double()).lower_tail
@@ -93,8 +115,8 @@ def test_scores_of_ranks_are_means_over_their_intervals():
     upper = torch.tensor([0.1, 0.03, 0.8, 1.0, 0.99])
     grid = (torch.arange(4000).double() + 0.5) / 4000
     numbers = (lower.double()[:, None] + (upper - lower).double()[:, None] * grid).flatten()
-    expected = np.array(shape(numbers)) / 4000**0.5
-    np.testing.assert_allclose(np.array(shape(Intervals(lower, upper))), expected, atol=2e-3)
+    expected = scores_of(numbers) / 4000**0.5
+    np.testing.assert_allclose(scores_of(Intervals(lower, upper)), expected, atol=2e-3)
 
 
 def test_weights_of_cases_count_cases_and_their_unit_does_not_matter():
@@ -102,9 +124,9 @@ def test_weights_of_cases_count_cases_and_their_unit_does_not_matter():
     twice = torch.tensor([0.1, 0.6, 0.6, 0.9, 0.9, 0.9, 0.9]).double()
     weights = torch.tensor([1.0, 2.0, 4.0])
     effective = 49 / (1 + 4 + 16)
-    found = np.array(shape(z, weights)) / effective**0.5
-    np.testing.assert_allclose(found, np.array(shape(twice)) / 7**0.5)
-    np.testing.assert_allclose(np.array(shape(z, 0.01 * weights)), np.array(shape(z, weights)))
+    found = scores_of(z, weights) / effective**0.5
+    np.testing.assert_allclose(found, scores_of(twice) / 7**0.5)
+    np.testing.assert_allclose(scores_of(z, 0.01 * weights), scores_of(z, weights))
 
 
 def test_scores_are_measured_in_the_spread_of_the_points():
@@ -122,8 +144,8 @@ def test_scores_are_measured_in_the_spread_of_the_points():
 
 def test_points_that_all_tie_have_no_spread_to_measure_in():
     whole = torch.zeros(6, 4)
-    found = shape(Intervals(whole[:, 0], whole[:, 0] + 1), points=Intervals(whole, whole + 1))
-    assert np.abs(np.array(found)).max() < 1e-12
+    found = scores_of(Intervals(whole[:, 0], whole[:, 0] + 1), points=Intervals(whole, whole + 1))
+    assert np.abs(found).max() < 1e-12
 
 
 def test_gradients_do_not_disturb_a_reading():

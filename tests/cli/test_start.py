@@ -18,6 +18,8 @@ LIGHT = [
     *([name, "--help"] for name in ("check", "recalibrate", "demo")),
     ["benchmark", "--quick"],
     ["check", ""],
+    ["check", "nowhere.npz"],
+    ["recalibrate", "nowhere.npz", "--out", "out.npz"],
 ]
 CODE = """
 import json, sys
@@ -43,8 +45,9 @@ def test_nothing_heavy_is_imported(arguments):
     assert not HEAVY & imported
 
 
-def test_what_computes_is_noticed_by_the_test_above():
-    done = run("check", "nowhere.npz")
+def test_what_computes_is_noticed_by_the_test_above(tmp_path):
+    (tmp_path / "empty.npz").touch()
+    done = run("check", str(tmp_path / "empty.npz"))
     assert HEAVY & set(json.loads(done.stdout.splitlines()[-1]))
 
 

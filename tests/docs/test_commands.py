@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from hub_files import build_hub
 from prerank.cli.main import app
 from prerank_paper.benchmark.run import Summary
 from prerank_paper.cli.main import app as study
@@ -65,6 +66,9 @@ AS_IT_STANDS = {
     "prerank-paper datasets": "",
     "prerank check forecasts.csv observations.csv": "",
     "prerank check forecasts.csv observations.csv --prerank location --prerank HDR": "",
+    'prerank check hub --model a-csv --target "wk inc cases" --joint horizon': "",
+    'prerank check hub --model "*" --joint horizon --html report.html': "report.html",
+    'prerank check hub --model "*" --by model --by location --block none --prerank location': "",
     "prerank-paper simulate marginal": "prerank-simulations/marginal.png",
 }
 """Commands that are run as they stand, and what each must leave in its folder."""
@@ -181,6 +185,7 @@ def at_hand(folder: Path) -> None:
     past.loc[days[:5]].to_csv(folder / "new.csv")
     seen = pd.MultiIndex.from_product([days, stations], names=["case", "target"])
     pd.DataFrame({"value": y.ravel()}, seen).to_csv(folder / "observations.csv")
+    build_hub(folder / "hub")
 
 
 class Command(NamedTuple):

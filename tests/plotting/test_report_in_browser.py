@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from prerank import Location, Marginal, check, check_pits
+from prerank import Custom, Location, Marginal, check
 from prerank.diagnosis import grouped
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -30,8 +30,9 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     four = check(pd.DataFrame(y[:, :4], columns=[*names, "c", "d"]), members[..., :4], n_replicates=99)
     one = check(y[:, :1], members[..., :1], n_replicates=99)
     sixteen = check(y, members, [Marginal(), Location()], n_replicates=99)
-    even = (np.arange(40) + 0.5)[:, None] / 40
-    few = [check_pits(np.hstack([even, even**power]), ["first", "second"]) for power in (1.0, 1.1, 4.0)]
+    either = [Custom(lambda y: y[..., 0], name="first"), Custom(lambda y: y[..., 1], name="second")]
+    options = {"preranks": either, "n_replicates": 19_999}
+    few = [check(y[:40, :2] / 1.6 + [0, shift], members[:40, :, :2], **options) for shift in (0.0, 0.1, 4.0)]
     many = grouped({HOSTILE if k == 0 else f"place {k}": few[k % 3] for k in range(300)})
     found = {"four": four, "one": one, "sixteen": sixteen, "groups": many}
     for name, result in found.items():

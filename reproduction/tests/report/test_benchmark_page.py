@@ -9,6 +9,8 @@ import pytest
 from prerank_paper.benchmark.record_file import NAME, read_record_file
 from prerank_paper.benchmark.records import read_results
 from prerank_paper.report import write as report
+from prerank_paper.report.paper_values import paper_table
+from prerank_paper.report.summaries import EXACT_PROTOCOL, PUBLISHED_PROTOCOL, tuned_strengths
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "results" / "benchmark"
@@ -102,3 +104,20 @@ def test_the_digests_are_those_of_the_report_on_the_records(script, results, tmp
     for name in script.KEPT:
         assert (FOLDER / name).read_text(encoding="utf-8") == (tmp_path / name).read_text(encoding="utf-8"), name
     assert read_record_file(tmp_path / NAME).keys() == set(results._fields)
+
+
+def test_the_majority_of_selected_strengths_is_the_largest(results):
+    said = (ROOT / "docs" / "paper-to-code.md").read_text(encoding="utf-8")
+    shares = [
+        f"{int((table['value'] == 10).sum())} of {len(table)}"
+        for table in (
+            tuned_strengths(results, EXACT_PROTOCOL),
+            tuned_strengths(results, PUBLISHED_PROTOCOL),
+            paper_table("selected_lambda"),
+        )
+    ]
+    assert all(2 * int(share.split()[0]) > int(share.split()[2]) for share in shares)
+    exact, published, papers = shares
+    assert (
+        f"10 in {exact} cells trained exactly and in {published} as published ({papers} in the paper's table)" in said
+    )

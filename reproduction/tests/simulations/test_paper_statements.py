@@ -8,7 +8,8 @@ from prerank.calibration import inclusive_levels, pce, projected_pit
 from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.preranks import PCA, Copula, Location, Marginal, Scale
 from prerank_paper.published.statistic import plotted_statistic, printed_statistic
-from prerank_paper.simulations.scenarios import gaussian_vector
+from prerank_paper.simulations.claims import component_distortions
+from prerank_paper.simulations.scenarios import RANGES, SCRAMBLE, STRUCTURE, gaussian_field, gaussian_vector
 
 
 def mixture(n_cases, n_targets, seed=0):
@@ -118,3 +119,20 @@ class TestPrintedStatistic:
         too_wide = 0.5 + 0.5 * (self.u - 0.5)
         assert float(printed_statistic(too_wide)) < float(printed_statistic(self.u)) - 0.05
         assert float(plotted_statistic(too_wide)) > float(plotted_statistic(self.u)) + 0.05
+
+
+def test_the_leading_component_alone_is_the_most_distorted_in_two_covariance_mistakes_of_eleven():
+    """Section 4 says that leading components concentrate the directions of misspecification."""
+    leading, tied, mistakes = [], [], 0
+    for simulation in (gaussian_vector(), gaussian_field()):
+        for error, own in component_distortions(simulation).groupby("error"):
+            mistakes += 1
+            first, largest = own["distortion"].iloc[0], own["distortion"].iloc[1:].max()
+            if first > largest * (1 + 1e-3):
+                leading.append((simulation.name, error))
+            elif first == pytest.approx(largest, rel=1e-3):
+                assert own["distortion"].iloc[-1] == pytest.approx(largest)  # with the last component
+                tied.append(error)
+    assert mistakes == 11
+    assert set(leading) == {("simulation-2", error) for error in RANGES}
+    assert sorted(tied) == sorted([SCRAMBLE, SCRAMBLE, STRUCTURE, STRUCTURE])

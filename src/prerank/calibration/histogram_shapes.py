@@ -11,12 +11,16 @@ _TAIL = 0.05
 
 
 class ShapeScores(NamedTuple):
-    """Standard scores (standard normal under calibration) of the PITs' mean, spread, and the two outer twentieths."""
+    """Standard scores (standard normal under calibration) of the PITs' mean, spread, and the two outer twentieths.
+
+    `bias_deviation` is the standard deviation of the first for PITs that lie as far apart as these, at least one.
+    """
 
     bias: float
     dispersion: float
     lower_tail: float
     upper_tail: float
+    bias_deviation: float = 1.0
 
 
 def shape(pit: Tensor | Intervals, case_weights: Tensor | None = None, points: Intervals | None = None) -> ShapeScores:
@@ -32,9 +36,12 @@ def shape(pit: Tensor | Intervals, case_weights: Tensor | None = None, points: I
     variance = torch.ones(4, dtype=seen.dtype, device=seen.device)
     if points is not None and not points.are_values:
         variance = _features(points).square().mean((0, 1))
+    variance = torch.where(variance > 1e-12, variance, 1.0)
+    means = (weights[:, None] * seen).sum(0)
     root = 1.0 / weights.square().sum().sqrt()  # sqrt(N) for equal weights
-    scores = (weights[:, None] * seen).sum(0) * root / torch.where(variance > 1e-12, variance, 1.0).sqrt()
-    return ShapeScores(*scores.tolist())
+    apart = (weights * (seen[:, 0] - means[0]).square()).sum() / variance[0]
+    bias, dispersion, lower, upper = (means * root / variance.sqrt()).tolist()
+    return ShapeScores(bias, dispersion, lower, upper, max(1.0, apart.sqrt().item()))
 
 
 def _features(intervals: Intervals) -> Tensor:
@@ -77,7 +84,7 @@ def describe_shape(
         return "flat"
     seen = shape(pit, case_weights, points)
     words = []
-    if abs(seen.bias) > 2.5:
+    if abs(seen.bias) > max(2.5 * seen.bias_deviation, 0.3 * abs(seen.dispersion)):
         words.append("biased low" if seen.bias > 0 else "biased high")
     if seen.dispersion < -2.5 and abs(seen.dispersion) > 0.3 * abs(seen.bias):
         words.append("over-dispersed")

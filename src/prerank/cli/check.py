@@ -1,5 +1,6 @@
 """`prerank check`: a file of forecasts in, a verdict out."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,9 @@ from prerank.cli.fileoptions import (
     Block,
     Case,
     Forecasts,
+    Joint,
     Member,
+    Model,
     Observation,
     Observations,
     Preranks,
@@ -20,8 +23,10 @@ from prerank.cli.fileoptions import (
     Seed,
     Target,
     Value,
+    block_of,
     naming_of,
     preranks_named,
+    require_inputs,
 )
 from prerank.cli.outputs import require_outputs, require_picture
 
@@ -33,12 +38,15 @@ def check(
     case: Case = None,
     member: Member = None,
     target: Target = None,
+    joint: Joint = None,
+    model: Model = None,
     value: Value = None,
     observation: Observation = None,
     axes: Axes = None,
     block: Block = None,
     by: Annotated[
-        str | None, typer.Option(help="Column of groups that are checked one by one, such as a place.")
+        list[str] | None,
+        typer.Option(help="Column of groups that are checked one by one, such as a place; several together."),
     ] = None,
     prerank: Preranks = None,
     seed: Seed = 0,
@@ -68,19 +76,24 @@ def check(
 
     prerank check ensemble.zarr stations.zarr --by season --block time
 
+    prerank check hub --model "a-*" --model "b-*" --target "wk inc cases" --joint horizon   (a forecast hub)
+
     prerank check forecasts.npz --json --fail   (status 1 if miscalibrated)
     """
+    require_outputs({"--plot": plot, "--html": html}, (forecasts, observations))
+    require_inputs(forecasts, observations)
     from prerank.cli.document import as_document  # torch and pandas load slowly
+    from prerank.cli.labels import group_labels
     from prerank.cli.repeating import command_line, python_lines
     from prerank.diagnosis import check as check_arrays
     from prerank.io import read_forecasts
 
-    require_outputs({"--plot": plot, "--html": html}, (forecasts, observations))
     if plot is not None:
         require_picture(plot)
-    naming = naming_of(case, member, target, value, observation, axes, block, by)
+    naming = naming_of(ctx.params)
     found = read_forecasts(forecasts, observations, naming)
     preranks = preranks_named(prerank, found.y.shape[1])
+    block, by = block_of(block, found), by or ([] if found.by is None else [found.by])
 
     result = check_arrays(
         found.y,
@@ -88,14 +101,18 @@ def check(
         preranks,
         axes=("case", "member", "target"),
         blocks=None if block is None else found.columns[block].to_numpy(),
-        by=None if by is None else found.columns[by].to_numpy(),
+        by=group_labels(found.columns, by) if by else None,
         n_replicates=replicates,
         seed=seed,
     )
+    result = replace(result, notes=(*found.notes, *result.notes))
     if plot is not None:
         result.plot(plot)
     if html is not None:
-        command, python = command_line(ctx), python_lines(forecasts, observations, naming, preranks, ctx.params)
+        command, python = (
+            command_line(ctx),
+            python_lines(forecasts, observations, naming, preranks, {**ctx.params, "block": block, "by": by}),
+        )
         result.to_html(html, title=f"Is {forecasts.name} calibrated?", command=command, python=python)
     typer.echo(as_document(result, seed) if as_json else printable(str(result)))
     if fail and result.calibrated is False:

@@ -9,7 +9,7 @@ from prerank.cli.document import of_check
 from prerank.diagnosis import Check, check
 from prerank.forecasts import Ensemble
 from prerank.plotting import render
-from prerank.plotting.tables import p_text
+from prerank.plotting.tables import bullets, p_text
 from prerank.scores import energy_score
 
 
@@ -32,7 +32,10 @@ class Comparison(NamedTuple):
             rows.append([str(name), f"{row['PCE']:.4f}", f"{later['PCE']:.4f}", f"{expected:.4f}", *p_values])
         change = self.score_after / self.score_before - 1 if self.score_before > 0 else float("nan")
         score = f"Energy score {self.score_before:.4g} before, {self.score_after:.4g} after ({100 * change:+.1f} %)."
-        render(columns, rows, stream, [score, f"Before: {self.before.verdict}", f"After: {self.after.verdict}"])
+        head = []
+        for when, one in (("Before", self.before), ("After", self.after)):
+            head += [f"{when}: {one.verdict}", *bullets(one.sentences.values())]
+        render(columns, rows, stream, [score], head=head)
         return stream.getvalue().rstrip("\n")
 
     def document(self, seed: int) -> dict[str, Any]:

@@ -17,22 +17,26 @@ def as_document(result: Check | GroupedCheck, seed: int) -> str:
 def of_check(result: Check, seed: int) -> dict[str, Any]:
     """The keys of one check."""
     return {
+        "verdict": result.verdict,
+        "sentences": list(result.sentences.values()),
         **_outcome(result),
         "cases": result.n_cases,
         "blocks": result.n_blocks,
         "replicates": result.n_replicates,
         "seed": seed,
         "notes": list(result.notes),
-        "preranks": _records(result.table),
+        "preranks": _preranks(result),
         "projections": _records(result.projections),
     }
 
 
 def _of_groups(result: GroupedCheck) -> dict[str, Any]:
     rows = _records(result.table)
-    details = [{"notes": list(one.notes), "preranks": _records(one.table)} for one in result.checks.values()]
+    details = [{"notes": list(one.notes), "preranks": _preranks(one)} for one in result.checks.values()]
     notes = list(result.notes)
     return {
+        "verdict": result.verdict,
+        "sentences": result.sentences,
         **_outcome(result),
         "notes": notes,
         "groups": [{**row, **more} for row, more in zip(rows, details, strict=True)],
@@ -41,12 +45,16 @@ def _of_groups(result: GroupedCheck) -> dict[str, Any]:
 
 def _outcome(result: Check | GroupedCheck) -> dict[str, Any]:
     return {
-        "verdict": result.verdict,
         "rejected": result.rejected,
         "calibrated": result.calibrated,
         "p_value": result.p_value,
         "attainable_p_value": result.attainable,
     }
+
+
+def _preranks(result: Check) -> list[dict[str, Any]]:
+    """The rows of the table, each with its sentence, which is null where nothing fails."""
+    return [{**row, "sentence": result.sentences.get(row["prerank"])} for row in _records(result.table)]
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:

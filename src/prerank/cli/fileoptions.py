@@ -1,14 +1,18 @@
 """Options that several commands have: what the files of forecasts hold, and which pre-ranks are looked at."""
 
+import os
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from prerank.io import Naming
+    from prerank.io import Matched, Naming
     from prerank.preranks import PreRank
 
+NO_BLOCK = "none"
 # known without loading torch; "contrast" is there for two targets, "scale" and "dependency" for more
 PRERANKS = (
     *("marginal", "location", "scale", "dependency", "contrast", "PCA", "HDR", "copula"),
@@ -24,7 +28,10 @@ def completed(incomplete: str) -> list[str]:
 
 Forecasts = Annotated[
     Path,
-    typer.Argument(metavar="FORECASTS", help="NPZ, NetCDF, Zarr, or a table in long form: CSV, TSV, Parquet, Feather."),
+    typer.Argument(
+        metavar="FORECASTS",
+        help="NPZ, NetCDF, Zarr, a table (CSV, TSV, Parquet, Feather), or the folder of a forecast hub.",
+    ),
 ]
 Observations = Annotated[
     Path | None,
@@ -36,7 +43,21 @@ Case = Annotated[
 ]
 Member = Annotated[str | None, typer.Option(help="Column or dimension of members.", show_default="member, or as in CF")]
 Target = Annotated[
-    list[str] | None, typer.Option(help="Column or dimension of targets.", show_default="target, or as in CF")
+    list[str] | None,
+    typer.Option(
+        help="Column or dimension of targets; in a hub the target's name.", show_default="target, or as in CF"
+    ),
+]
+Joint = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column or dimension across which the forecast is joint, such as a lead or horizon; repeatable.",
+        show_default="as --target",
+    ),
+]
+Model = Annotated[
+    list[str] | None,
+    typer.Option(help="Hub: model to look at, * and ? allowed; repeatable.", show_default="the only one"),
 ]
 Value = Annotated[
     str | None, typer.Option(help="Column, array or variable of forecasts.", show_default="value; members in NPZ")
@@ -46,7 +67,13 @@ Observation = Annotated[
     typer.Option(help="Column, array or variable of observations.", show_default="observation; observations in NPZ"),
 ]
 Axes = Annotated[str | None, typer.Option(help="NPZ: order of the members' axes.", show_default="case,member,target")]
-Block = Annotated[str | None, typer.Option(help="Column that says which cases depend on each other, such as a date.")]
+Block = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says which cases depend on each other, such as a date, or none.",
+        show_default="none; rounds of a hub",
+    ),
+]
 Preranks = Annotated[
     list[str] | None,
     typer.Option(
@@ -61,21 +88,49 @@ Replicates = Annotated[int, typer.Option(min=19, help="Replicates of the tests."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in the place of the table.")]
 
 
-def naming_of(
-    case: list[str] | None,
-    member: str | None,
-    target: list[str] | None,
-    value: str | None,
-    observation: str | None,
-    axes: str | None,
-    *keep: str | None,
-) -> "Naming":
+def naming_of(options: Mapping[str, Any]) -> "Naming":
     """The names as they were given, and the columns that are kept, each once."""
     from prerank.io import Naming  # pandas loads slowly
 
+    axes = options["axes"]
     order = None if axes is None else tuple(name.strip() for name in axes.split(","))
-    kept = tuple(dict.fromkeys(name for name in keep if name is not None))
-    return Naming(tuple(case or ()), member, tuple(target or ()), value, observation, order, kept)
+    block = None if options["block"] == NO_BLOCK else options["block"]
+    kept = tuple(dict.fromkeys(name for name in (block, *(options.get("by") or ())) if name is not None))
+    several = {name: tuple(options[name] or ()) for name in ("case", "target", "joint", "model")}
+    return Naming(
+        **several,
+        member=options["member"],
+        value=options["value"],
+        observation=options["observation"],
+        axes=order,
+        keep=kept,
+    )
+
+
+def block_of(option: str | None, found: "Matched") -> str | None:
+    """The column of blocks: as was said, or as the kind of file proposes."""
+    return None if option == NO_BLOCK else option or found.block
+
+
+def require_inputs(*paths: Path | None) -> None:
+    """Refuse a file that is not there, with a name like it, before anything is loaded that reads files."""
+    for path in paths:
+        if path is None or _is_there(path):
+            continue
+        there = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = get_close_matches(path.name, there, 1, 0.75)
+        why = "no such file" if path.parent.is_dir() else f"there is no folder {path.parent}"
+        raise ValueError(f"{path} cannot be read: {why}" + (f"; is it {path.parent / near[0]}?" if near else ""))
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # a name that is too long, or a link that leads back: said by whoever opens it
+        return True
+    return True
 
 
 def preranks_named(names: list[str] | None, n_targets: int) -> "list[PreRank] | None":

@@ -13,7 +13,9 @@ from prerank.cli.fileoptions import (
     Block,
     Case,
     Forecasts,
+    Joint,
     Member,
+    Model,
     Observation,
     Observations,
     Preranks,
@@ -21,8 +23,10 @@ from prerank.cli.fileoptions import (
     Seed,
     Target,
     Value,
+    block_of,
     naming_of,
     preranks_named,
+    require_inputs,
 )
 from prerank.cli.outputs import require_outputs
 
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
 
 def recalibrate(
+    ctx: typer.Context,
     forecasts: Forecasts,
     observations: Observations = None,
     out: Annotated[
@@ -66,6 +71,8 @@ def recalibrate(
     case: Case = None,
     member: Member = None,
     target: Target = None,
+    joint: Joint = None,
+    model: Model = None,
     value: Value = None,
     observation: Observation = None,
     axes: Axes = None,
@@ -90,15 +97,18 @@ def recalibrate(
 
     prerank recalibrate new.npz --load learnt.safetensors --out corrected.npz
     """
+    _refuse_contradictions(apply, apply_observations, share, before, save, load)
+    require_outputs({"--out": out, "--save": save}, (forecasts, observations, apply, apply_observations, load))
+    require_inputs(forecasts, observations, apply, apply_observations, load)
     from prerank.cli.cases import Cases  # torch and pandas load slowly
     from prerank.io import read_forecasts, write_forecasts
     from prerank.io.write import require_output
 
-    _refuse_contradictions(apply, apply_observations, share, before, save, load)
-    require_outputs({"--out": out, "--save": save}, (forecasts, observations, apply, apply_observations, load))
     require_output(out)
-    naming = naming_of(case, member, target, value, observation, axes, block)
-    found = Cases.in_memory(read_forecasts(forecasts, observations, naming, need_observations=load is None), block)
+    naming = naming_of(ctx.params)
+    past = read_forecasts(forecasts, observations, naming, need_observations=load is None)
+    block = block_of(block, past)
+    found = Cases.in_memory(past, block)
     other = None
     if apply is not None:
         other = Cases.in_memory(read_forecasts(apply, apply_observations, naming, need_observations=False), block)

@@ -44,9 +44,12 @@ def python_lines(
     read = ", ".join([*(f"Path({file})" for file in files), *([f"naming=Naming({chosen})"] if chosen else [])])
     arguments = ["found.y", "found.members", *([] if preranks is None else [in_python(preranks, "")])]
     arguments.append('axes=("case", "member", "target")')
-    for argument, column in (("blocks", options["block"]), ("by", options["by"])):
-        if column is not None:
-            arguments.append(f"{argument}=found.columns[{column!r}].to_numpy()")
+    if options["block"] is not None:
+        arguments.append(f"blocks=found.columns[{options['block']!r}].to_numpy()")
+    if len(options["by"]) == 1:
+        arguments.append(f"by=found.columns[{options['by'][0]!r}].to_numpy()")
+    elif options["by"]:
+        arguments.append(f'by=found.columns[{options["by"]!r}].astype(str).agg(", ".join, axis=1).to_numpy()')
     arguments += [f"n_replicates={options['replicates']}", f"seed={options['seed']}"]
     names = sorted({type(one).__name__ for one in preranks or ()})
     others = [name for name in names if not hasattr(prerank, name)]

@@ -18,6 +18,8 @@ from prerank.diagnosis.groups import GroupedCheck, grouped
 from prerank.diagnosis.per_case import block_labels, groups_of, weight_per_case
 from prerank.diagnosis.reproduce import call_of
 from prerank.diagnosis.result import Check, tables
+from prerank.diagnosis.sentences import failures_in_words, voices_of
+from prerank.diagnosis.target_words import TargetWords
 from prerank.inputs.lazy_members import is_lazy
 from prerank.preranks import PreRank
 
@@ -177,8 +179,12 @@ def _one(
     if n_blocks is not None and n_blocks < FEWEST_BLOCKS:
         notes.append(f"{n_blocks} blocks: tests by signs of fewer than {FEWEST_BLOCKS} blocks are approximate")
     notes.extend(_monte_carlo(test, asked.n_replicates, n_blocks is not None))
+    table, projections = tables(pit, test, labels, weights)
+    prepared = source.prepared
+    voices = voices_of(source.preranks, TargetWords.of(prepared.labels.targets, prepared.names))
     return Check(
-        *tables(pit, test, labels, weights),
+        table,
+        projections,
         pit,
         test,
         tuple(notes),
@@ -189,6 +195,7 @@ def _one(
         None if weights is None else weights.cpu().double(),
         asked.seed,
         asked.call,
+        failures_in_words(table, projections, voices),
     )
 
 
@@ -239,6 +246,14 @@ def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
         raise ValueError(f"{len(labels)} names for {values.shape[1]} columns of PITs; each needs a name of its own")
     pit = ProjectedPIT.of_values(values, labels, labels)
     test = pce_test(pit)
+    table, projections = tables(pit, test, None, None)
     return Check(
-        *tables(pit, test, None, None), pit, test, tuple(notes), len(values), attainable=float(test.attainable)
+        table,
+        projections,
+        pit,
+        test,
+        tuple(notes),
+        len(values),
+        attainable=float(test.attainable),
+        sentences=failures_in_words(table, projections, {}),
     )

@@ -48,6 +48,7 @@ class Source(Protocol):
     """A forecast with its observations, ready to be tested; `own` are the observations' own weights (N,), if any."""
 
     own: Tensor | None
+    preranks: list[PreRank]
 
     @property
     def prepared(self) -> Prepared: ...

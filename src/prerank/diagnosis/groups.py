@@ -15,12 +15,13 @@ from prerank.calibration import holm
 from prerank.diagnosis.plotdata import group_heat
 from prerank.diagnosis.report import Described, report_of_groups
 from prerank.diagnosis.result import LEVEL, Check
+from prerank.diagnosis.sentences import of_groups
 from prerank.plotting import render
 from prerank.plotting.heatmaps import group_figure
 from prerank.plotting.page import write_page
 from prerank.plotting.panels import GroupHeat
 from prerank.plotting.style import save_named
-from prerank.plotting.tables import p_text
+from prerank.plotting.tables import bullets, p_text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,8 +54,17 @@ class GroupedCheck:
         return None if self.rejected is None else not self.rejected
 
     @property
+    def sentences(self) -> list[str]:
+        """What fails where: plain sentences with the groups that each is about, the most frequent first."""
+        failing = self.table["adjusted p-value"] <= LEVEL
+        if not self.rejected:
+            return []
+        found = zip(self.checks.items(), failing, strict=True)
+        return of_groups([(str(name), one.sentences) for (name, one), fails in found if fails], len(self.checks))
+
+    @property
     def verdict(self) -> str:
-        """One sentence."""
+        """One sentence; what is wrong where is said by `sentences`."""
         n_groups = counted(len(self.table), "group")
         if self.rejected is None:
             return (
@@ -82,7 +92,9 @@ class GroupedCheck:
         """A report of all groups as one HTML page; as `Check.to_html`, with a heat map of where it fails."""
         described = Described(title, command, python, date)
         results, readings = list(self.checks.values()), [str(words) for words in self.table["reading"]]
-        page = report_of_groups(results, self._heat(), readings, self.calibrated, self.verdict, described, self.notes)
+        page = report_of_groups(
+            results, self._heat(), readings, self.calibrated, self.verdict, described, self.sentences, self.notes
+        )
         return write_page(page, path)
 
     def _heat(self) -> GroupHeat:
@@ -105,7 +117,8 @@ class GroupedCheck:
             for name, row in self.table.iterrows()
         ]
         stream = io.StringIO()
-        render(("group", "cases", "p", "adjusted p", "reading"), rows, stream, [*self.notes, _METHOD, self.verdict])
+        columns, head = ("group", "cases", "p", "adjusted p", "reading"), [self.verdict, *bullets(self.sentences)]
+        render(columns, rows, stream, [*self.notes, _METHOD], head=head)
         return stream.getvalue().rstrip("\n")
 
     __repr__ = __str__

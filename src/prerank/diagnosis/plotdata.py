@@ -23,8 +23,9 @@ def panels(
     projections: pd.DataFrame,
     case_weights: Tensor | None,
     level: float,
+    sentences: Mapping[str, str],
 ) -> list[PreRankPanel]:
-    """One panel per pre-rank, from the PITs of a check, its test and its two tables."""
+    """One panel per pre-rank, from the PITs of a check, its test, its two tables and its sentences."""
     levels = centred_levels()
     found, start = [], 0
     every = projections.to_dict("records")
@@ -64,6 +65,7 @@ def panels(
                 float(row["adjusted p-value"]),
                 str(row["reading"]),
                 failed,
+                sentences.get(part.prerank, ""),
             )
         )
     return found

@@ -51,7 +51,8 @@ def report_of_one(result: Check, described: Described) -> str:
         *_simulated(result),
     ]
     context = {
-        **_common(described, result.calibrated, result.verdict, ". ", [result], int(result.calibrated is False)),
+        **_common(described, result.calibrated, result.verdict, [result], int(result.calibrated is False)),
+        "sentences": [clipped(sentence, 1000) for sentence in result.sentences.values()],
         "facts": facts,
         "rows": _rows(panels),
         "groups": [],
@@ -71,9 +72,10 @@ def report_of_groups(
     calibrated: bool | None,
     verdict: str,
     described: Described,
+    sentences: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """The page of the checks of several groups, each with a short reading; `notes` are about all of them."""
+    """The page of the checks of several groups, each with a short reading; `sentences`, `notes` are about all of them."""
     shown = heat.order[:MOST_GROUPS].tolist()
     sizes = np.cumsum([len(results[k].projections) for k in shown])
     room = _PICTURED
@@ -82,7 +84,8 @@ def report_of_groups(
     while True:
         pictured = int((sizes <= room).sum())
         context = {
-            **_common(described, calibrated, verdict, ": ", results, int((heat.adjusted_p_value <= LEVEL).sum())),
+            **_common(described, calibrated, verdict, results, int((heat.adjusted_p_value <= LEVEL).sum())),
+            "sentences": [clipped(sentence, 1000) for sentence in sentences],
             "facts": [
                 ("groups", f"{len(results):,}"),
                 ("cases", f"{sum(one.n_cases for one in results):,}"),
@@ -110,11 +113,10 @@ def _common(
     described: Described,
     calibrated: bool | None,
     verdict: str,
-    after: str,
     checks: Sequence[Check],
     failing: int,
 ) -> dict[str, Any]:
-    headline, mark, rest = verdict.partition(after)
+    headline, mark, rest = verdict.partition(": ")
     return {
         "title": clipped(described.title) or "Is the joint forecast calibrated?",
         "state": {None: "none", True: "good", False: "bad"}[calibrated],
@@ -224,13 +226,13 @@ def _group_row(heat: GroupHeat, k: int, n_cases: int, reading: str, details: int
 
 
 def _words(panels: Sequence[PreRankPanel]) -> list[dict[str, Any]]:
-    readings = [(panel.name, one.reading) for panel in panels for one in panel.projections]
+    readings = [(clipped(panel.name), one.reading) for panel in panels for one in panel.projections]
     return [
         {
             "name": word,
             "bars": [(f"{24 - 11 * height:.1f}", f"{11 * height:.1f}") for height in shape.heights],
             "sentence": shape.sentence,
-            "found": found,
+            "found": ", ".join(found),
         }
         for word, shape, found in meanings(readings)
     ]
@@ -289,6 +291,7 @@ def _panel(panel: PreRankPanel, places: np.ndarray, strings: _Strings, most: int
     return {
         "n": strings(panel.name),
         "r": strings(panel.reading, 1000),
+        **({"t": strings(panel.sentence, 1000)} if panel.sentence else {}),
         "f": int(panel.failed),
         "e": _short(panel.pce),
         "x": _short(panel.expected_pce),

@@ -1,8 +1,8 @@
 """What `check` gives back: a table, a verdict in words, a figure."""
 
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,13 +25,14 @@ from prerank.plotting import diagnosis_figure, render
 from prerank.plotting.page import write_page
 from prerank.plotting.panels import PreRankPanel
 from prerank.plotting.style import save_named
-from prerank.plotting.tables import p_text
+from prerank.plotting.tables import bullets, p_text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Check:
-    """The outcome of `check`: prints its table and verdict, converts to a DataFrame, plots.
+    """The outcome of `check`: prints its verdict and table, converts to a DataFrame, plots.
 
+    `sentences` has a plain sentence for each pre-rank that fails, by the names of targets and their dimension.
     `table` has one row per pre-rank: the PCE, the PCE expected under calibration and the bias-corrected PCE (each the mean
     over its projections), a 95 % interval, the p-value of "every projection of this pre-rank is calibrated" with its Monte
     Carlo error, the p-value adjusted for testing all pre-ranks, and a reading. `projections` has one row per projection of
@@ -50,6 +51,7 @@ class Check:
     case_weights: Tensor | None = None
     seed: int | None = None
     call: str = ""
+    sentences: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def p_value(self) -> float:
@@ -71,15 +73,13 @@ class Check:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """One sentence; what is wrong is said by `sentences`."""
         if self.rejected is None:
             return f"No verdict: {self._why_no_verdict()}."
         if not self.rejected:
             smallest = f"smallest adjusted p-value {p_text(self.p_value)}, {self._size}"
             return f"No evidence against calibration ({smallest})."
-        against = self.table[self.table["adjusted p-value"] <= LEVEL]
-        said = "; ".join(f"{name}: {row['reading']}" for name, row in against.iterrows())
-        return f"Miscalibrated (adjusted p-value {p_text(self.p_value)}, {self._size}). {said}."
+        return f"Miscalibrated (adjusted p-value {p_text(self.p_value)}, {self._size})."
 
     @property
     def _size(self) -> str:
@@ -138,17 +138,19 @@ class Check:
 
     def __str__(self) -> str:
         stream = io.StringIO()
-        render(self.columns, self.rows(), stream, [*self.notes, self.verdict])
+        render(self.columns, self.rows(), stream, self.notes, head=[self.verdict, *bullets(self.sentences.values())])
         return stream.getvalue().rstrip("\n")
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"{self.table.to_html(float_format=lambda value: f'{value:.4f}')}<p>{escape(self.verdict)}</p>"
+        said = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.sentences.values())
+        head = f"<p>{escape(self.verdict)}</p>" + (f"<ul>{said}</ul>" if said else "")
+        return f"{head}{self.table.to_html(float_format=lambda value: f'{value:.4f}')}"
 
     def panels(self) -> list[PreRankPanel]:
         """The numbers of the pictures: histograms, reliability curves and consistency bands, a value per pre-rank."""
-        return panels(self.pit, self.test, self.table, self.projections, self.case_weights, LEVEL)
+        return panels(self.pit, self.test, self.table, self.projections, self.case_weights, LEVEL, self.sentences)
 
     def plot(self, path: Path | str | None = None, columns: int = 1) -> Figure:
         """Rank histogram and reliability diagram of every pre-rank, with all projections; written to `path` if given.
@@ -261,7 +263,7 @@ def _points_column(part: PreRankPIT, pit: ProjectedPIT, k: int) -> Intervals | N
 def _reading(names: Sequence[str], words: Sequence[str], p_values: Tensor, errors: Tensor) -> str:
     """What the projections of a rejected pre-rank say together: every one that fails by itself is named."""
     if len(names) == 1:
-        return words[0]
+        return words[0] if words[0] != "flat" else "no clear shape"
     failed = [k for k in range(len(names)) if float(p_values[k]) <= LEVEL]
     if not failed:  # together they fail, none of them does by itself
         worst = int(errors.argmax())

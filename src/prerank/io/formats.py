@@ -27,6 +27,10 @@ class Csv:
             raise DataError(f"A delimiter is one ASCII character, got {self.delimiter!r}.")
         return read_csv(path, self.header, self.delimiter)
 
+    def read_as_text(self, path: Path) -> pa.Table:
+        """The file as a table of text, whatever it looks like: places such as "01" keep their zero."""
+        return read_csv(path, self.header, self.delimiter, as_text=True)
+
 
 @dataclass(frozen=True)
 class Arff:
@@ -83,13 +87,17 @@ _SUFFIXES: dict[str, Format] = {
 
 
 def format_of(path: Path) -> Format:
-    """The format a file's suffix stands for.
+    """The format a file's suffix stands for; delimited text may be compressed by gzip, as in `rivers.csv.gz`.
 
     >>> format_of(Path("rivers.tsv"))
     Csv(header=True, delimiter='\\t')
     """
+    suffix = Path(path.stem).suffix if path.suffix.lower() == ".gz" else path.suffix
     try:
-        return _SUFFIXES[path.suffix.lower()]
+        form = _SUFFIXES[suffix.lower()]
+        if suffix != path.suffix and not isinstance(form, Csv):
+            raise KeyError(suffix)
+        return form
     except KeyError:
         known = ", ".join(_SUFFIXES)
         raise DataError(f"{path.name}: cannot tell the format from {path.suffix!r}; known are {known}.") from None

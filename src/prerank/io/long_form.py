@@ -25,11 +25,23 @@ class Matched(NamedTuple):
         that stays on the disk, and `check` reads it in chunks.
     columns : pandas.DataFrame
         Kept columns, a row per case.
+    notes : tuple of str
+        What was noticed on the way, a sentence each.
+    block : str or None
+        Kept column that says which cases depend on each other, where the kind of file tells.
+    by : str or None
+        Kept column of groups to look at one by one, where the kind of file tells.
+    layout : object
+        How the file was laid out, for `write_forecasts(..., like=...)`.
     """
 
     y: pd.DataFrame
     members: Any
     columns: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    block: str | None = None
+    by: str | None = None
+    layout: Any = None
 
 
 def from_long(
@@ -95,21 +107,21 @@ def from_long(
     _require_columns(own, what, {name: role for name, role in roles.items() if name != member}, seen, "observation")
     _refuse_other_units(forecasts, observations, target)
     n = len(forecasts)
-    case_codes, case_labels = _coded([_both(forecasts, observations, name) for name in cases])
-    target_codes, target_labels = _coded([_both(forecasts, observations, target)])
-    member_codes, member_labels = _coded([forecasts[member]])
+    case_codes, case_labels = coded([_both(forecasts, observations, name) for name in cases])
+    target_codes, target_labels = coded([_both(forecasts, observations, target)])
+    member_codes, member_labels = coded([forecasts[member]])
     if observations is not None:
         _refuse_unmatched(case_codes, case_labels, n, "case")
         _refuse_unmatched(target_codes, target_labels, n, "target")
     shape = (len(case_labels), len(member_labels), len(target_labels))
     _refuse_sparse(shape, n)
     place = np.ravel_multi_index((case_codes[:n], member_codes, target_codes[:n]), shape)
-    _refuse_twice(place, forecasts[[*cases, member, target]], "forecasts")
+    refuse_twice(place, forecasts[[*cases, member, target]], "forecasts")
     members = _filled(place, forecasts[value], shape, "forecasts")
     rows = slice(0, n) if observations is None else slice(n, None)
     spot = np.ravel_multi_index((case_codes[rows], target_codes[rows]), (shape[0], shape[2]))
     if observations is not None:
-        _refuse_twice(spot, own[[*cases, target]], what)
+        refuse_twice(spot, own[[*cases, target]], what)
     y = _filled(spot, own[seen], (shape[0], shape[2]), what)
     if observations is None:
         _refuse_two_observations(y.ravel()[spot], own, seen, [*cases, target])
@@ -159,7 +171,7 @@ def _both(forecasts: pd.DataFrame, observations: pd.DataFrame | None, name: str)
     return pd.concat([first, second], ignore_index=True)
 
 
-def _coded(columns: Sequence[pd.Series]) -> tuple[np.ndarray, pd.Index]:
+def coded(columns: Sequence[pd.Series]) -> tuple[np.ndarray, pd.Index]:
     """Whole numbers 0, 1, ... in the place of labels, in their order, and the labels; of several columns together."""
     codes, labels = zip(*(coded_labels(column) for column in columns), strict=True)
     if len(columns) == 1:
@@ -197,7 +209,7 @@ def _refuse_sparse(shape: tuple[int, ...], n_rows: int) -> None:
         )
 
 
-def _refuse_twice(place: np.ndarray, labels: pd.DataFrame, what: str) -> None:
+def refuse_twice(place: np.ndarray, labels: pd.DataFrame, what: str) -> None:
     again = pd.Series(place).duplicated().to_numpy()
     if again.any():
         row = labels.iloc[int(again.argmax())]

@@ -1,13 +1,15 @@
-"""Forecasts and their observations from files, whatever the format: NPZ, NetCDF, Zarr, or a table in long form."""
+"""Forecasts and their observations from files, whatever the format: NPZ, NetCDF, Zarr, tables, forecast hubs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from prerank.io.errors import DataError
+from prerank.io.errors import DataError, by_option
 from prerank.io.formats import format_of
+from prerank.io.hub import is_hub, read_hub
+from prerank.io.hub.files import OUTPUT_COLUMNS
 from prerank.io.long_form import Matched, from_long
 from prerank.io.netcdf import read_variables
 from prerank.io.npz import read_npz
@@ -26,7 +28,7 @@ class Naming:
     member : str, optional
         Column or dimension of members.
     target : tuple of str, default ()
-        Column or dimension of targets; several names are variables that are targets.
+        Column or dimension of targets; several names are dimensions that are taken together. In a hub the target's name.
     value : str, optional
         Column, array or variable of the members' values.
     observation : str, optional
@@ -35,6 +37,11 @@ class Naming:
         Order of the axes of arrays in NPZ files, of case, member and target.
     keep : tuple of str, default ()
         Columns that are kept with the cases, such as a date for blocks.
+    joint : tuple of str, default ()
+        Columns or dimensions across which the forecast is joint, such as a horizon; another word for `target`, and the one
+        for hubs.
+    model : tuple of str, default ()
+        Models of a hub, with wildcards * and ?.
     """
 
     case: tuple[str, ...] = ()
@@ -44,6 +51,8 @@ class Naming:
     observation: str | None = None
     axes: tuple[str, ...] | None = None
     keep: tuple[str, ...] = ()
+    joint: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
 
 
 def read_forecasts(
@@ -51,8 +60,8 @@ def read_forecasts(
 ) -> Matched:
     """Observations and members from one file, or from two of one kind; the suffix says the format.
 
-    NPZ has arrays, NetCDF and Zarr have variables, and CSV, TSV, Parquet and Feather are tables for `from_long`.
-    Columns that neuralforecast and GluonTS write are recognised.
+    A folder with `model-output` is a forecast hub, as for `read_hub`. NPZ has arrays, NetCDF and Zarr have variables, and
+    CSV, TSV, Parquet and Feather are tables for `from_long`. Columns that neuralforecast and GluonTS write are recognised.
 
     Parameters
     ----------
@@ -81,6 +90,13 @@ def read_forecasts(
     from_long : from a data frame
     """
     naming = naming or Naming()
+    if kind_of(forecasts) == "hub":
+        return _of_hub(forecasts, observations, naming, need_observations)
+    if naming.model:
+        raise DataError(f"{forecasts} is no forecast hub, which has a folder model-output; --model is for hubs")
+    if naming.joint and naming.target:
+        raise DataError("--joint and --target both name the targets; give one of them")
+    naming = replace(naming, target=naming.target or naming.joint, joint=())
     kinds = {kind_of(path) for path in (forecasts, observations) if path is not None}
     if len(kinds) > 1:
         raise DataError(
@@ -129,8 +145,35 @@ def read_forecasts(
     return from_long(own, seen, case=case, keep=naming.keep, **said)
 
 
+def _of_hub(forecasts: Path, observations: Path | None, naming: Naming, need_observations: bool) -> Matched:
+    for name, option in (
+        ("case", naming.case),
+        ("member", naming.member),
+        ("value", naming.value),
+        ("axes", naming.axes),
+    ):
+        if option:
+            raise DataError(f"{forecasts} is a forecast hub, whose columns are known; leave out --{name}")
+    if len(naming.target) > 1:
+        raise DataError(
+            f"targets {', '.join(naming.target)}: a hub is read a target at a time; name one {by_option('target')}"
+        )
+    return read_hub(
+        forecasts,
+        observations,
+        model=naming.model,
+        target=naming.target[0] if naming.target else None,
+        joint=naming.joint,
+        observation=naming.observation,
+        keep=naming.keep,
+        need_observations=need_observations,
+    )
+
+
 def kind_of(path: Path) -> str:
-    """What a file's suffix stands for: npz, variables (of NetCDF or Zarr) or table."""
+    """What a path stands for: a hub (a folder), or by its suffix npz, variables (of NetCDF or Zarr) or table."""
+    if is_hub(path):
+        return "hub"
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return "npz"
@@ -140,7 +183,10 @@ def kind_of(path: Path) -> str:
         format_of(path)
     except DataError:
         if path.is_dir():
-            raise DataError(f"{path} is a folder, and no Zarr store; give the name of a file in it") from None
+            raise DataError(
+                f"{path} is a folder, but no Zarr store and no forecast hub, which has a folder model-output; "
+                "give the name of a file in it"
+            ) from None
         raise DataError(
             f"{path.name}: cannot tell the format from {suffix!r}; give .npz, .nc, .zarr, .csv, .tsv, .parquet or .feather"
         ) from None
@@ -148,4 +194,7 @@ def kind_of(path: Path) -> str:
 
 
 def _table(path: Path) -> pd.DataFrame:
-    return format_of(path).read(path).to_pandas(date_as_object=False)  # so that a day is one in every format
+    table = format_of(path).read(path)
+    if {*OUTPUT_COLUMNS} <= {*table.column_names}:
+        raise DataError(f"{path} is a file of a forecast hub; give the hub's folder, which has model-output in it")
+    return table.to_pandas(date_as_object=False)  # so that a day is one in every format

@@ -28,7 +28,10 @@ class ProjectionPanel(NamedTuple):
 
 
 class PreRankPanel(NamedTuple):
-    """One pre-rank: its row of the table, its projections, and the consistency band (low, high) of histogram bins."""
+    """One pre-rank: its row of the table, its projections, and the consistency band (low, high) of histogram bins.
+
+    `sentence` says in plain words how it fails, and is empty where it does not.
+    """
 
     name: str
     projections: tuple[ProjectionPanel, ...]
@@ -42,6 +45,7 @@ class PreRankPanel(NamedTuple):
     adjusted_p_value: float
     reading: str
     failed: bool
+    sentence: str = ""
 
     @property
     def worst(self) -> int:

@@ -1,6 +1,7 @@
 """Tables for a terminal, a log or a notebook."""
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from rich.console import Console
@@ -43,10 +44,20 @@ def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title:
     return table
 
 
+def bullets(sentences: Iterable[str]) -> list[str]:
+    """Sentences as the lines of a list."""
+    return [f"- {sentence}" for sentence in sentences]
+
+
 def render(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO, notes: Sequence[str] = (), width: int = 110
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    stream: TextIO,
+    notes: Sequence[str] = (),
+    width: int = 110,
+    head: Sequence[str] = (),
 ) -> None:
-    """Write a table and its notes as plain text.
+    """Write a table as plain text, with lines above and below it.
 
     Parameters
     ----------
@@ -60,6 +71,8 @@ def render(
         Lines below the table.
     width : int, default 110
         Characters in a line.
+    head : sequence of str, default ()
+        Lines above the table.
 
     Examples
     --------
@@ -77,6 +90,11 @@ def render(
         markup=False,
         force_jupyter=False,  # in a notebook the text would be shown as HTML, and the stream stay empty
     )
+    for line in head:
+        hanging = "  " if line.startswith("- ") else ""
+        console.print(textwrap.fill(line, width, subsequent_indent=hanging, break_on_hyphens=False))
+    if head:
+        console.print()
     console.print(terminal_table(columns, rows))
     if notes:
         console.print()

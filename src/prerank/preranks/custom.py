@@ -1,6 +1,6 @@
 """A pre-rank from any function of a point."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +29,8 @@ class Custom:
         Takes points (..., n_targets) and gives one number (...) or several (..., n_projections) for each.
     name : str, default 'custom'
         What results call it.
+    words : mapping of str to str, optional
+        What a word of a reading says of the targets, such as {"biased high": "the highest of {targets} is overdone"}.
     per_case : array_like, shape (n_cases,) or (n_cases, n_features), optional
         What the function may know of each case: features, or the position by `numpy.arange(n_cases)`. `check` cuts it with
         the cases; nothing can be trained with it.
@@ -54,6 +56,7 @@ class Custom:
 
     function: Callable[..., Any]
     name: str = "custom"
+    words: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
     per_case: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

@@ -22,7 +22,9 @@ class PreRank(Protocol):
 
     It asks the view for what it needs (`View`): how many targets there are, a covariance, a log density, a joint CDF,
     reference draws. A forecast may stand in the place of a view of it: `PCA().given(forecast)`. A class that declares
-    `capturable = True` may be replayed as a CUDA graph in training: it works on the device alone and reads no value.
+    `capturable = True` may be replayed as a CUDA graph in training: it works on the device alone and reads no value. A
+    mapping `words` says in sentences what the words of a reading mean for the targets: {"biased high": "the highest of
+    {targets} is overdone"}, with `{targets}` for all of them and `{each}` for the projection.
 
     See Also
     --------

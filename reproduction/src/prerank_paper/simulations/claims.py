@@ -17,6 +17,7 @@ from enum import Enum
 from statistics import median
 
 import pandas as pd
+import torch
 from scipy import stats
 
 from prerank_paper.simulations.power import LEVEL
@@ -30,6 +31,7 @@ from prerank_paper.simulations.scenarios import (
     STRUCTURE,
     VARIANCES,
     Form,
+    Simulation,
 )
 
 ENOUGH, MODEST = 0.8, 800
@@ -241,6 +243,23 @@ def judge_claims(claims: Sequence[AnyClaim], power: pd.DataFrame) -> pd.DataFram
             row[f"rates ({form.value})"] = _words(claim, cells)
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def component_distortions(simulation: Simulation) -> pd.DataFrame:
+    """How wrong the variance is along each of the forecast's components, by covariance mistake in the paper's form.
+
+    Columns: what is wrong, the component (from 1, the leading one), and the absolute logarithm of the true variance along
+    it over the forecast's. A variance that is wrong by one factor is left out: all components share it.
+    """
+    rows = []
+    for scenario in simulation.scenarios:
+        if scenario.form is not Form.PAPER or scenario.error not in (*RANGES, *COMPONENTS, ANISOTROPY):
+            continue
+        variances, directions = torch.linalg.eigh(scenario.covariance)
+        true = (directions * (simulation.covariance @ directions)).sum(0)
+        distortions = (true / variances).log().abs().flip(0)
+        rows += [(scenario.error, place, float(value)) for place, value in enumerate(distortions, 1)]
+    return pd.DataFrame(rows, columns=["error", "component", "distortion"])
 
 
 def _cell(records: pd.DataFrame, error: str, form: Form) -> pd.DataFrame:

@@ -163,8 +163,8 @@
     const times = panel.x > 0 ? `, ${(panel.e / panel.x).toFixed(1)} × expected` : "";
     frame.append(
       html("header", {}, html("h3", { id: "card" + number }, name), html("span", {}, panel.f ? "▲ miscalibrated" : "● no evidence of it")),
-      html("p", {}, word(panel.r)),
-      html("p", { class: "numbers" }, `PCE ${panel.e.toFixed(4)}${times}${panel.i ? "; 95 % interval " + panel.i : ""}; adjusted p ${pText(panel.p)}`),
+      html("p", {}, panel.t === undefined ? "No evidence of an error." : word(panel.t)),
+      html("p", { class: "numbers" }, `${word(panel.r)}. PCE ${panel.e.toFixed(4)}${times}${panel.i ? "; 95 % interval " + panel.i : ""}; adjusted p ${pText(panel.p)}`),
     );
     if (several) frame.append(drawn);
     frame.append(charts);

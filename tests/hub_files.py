@@ -1,0 +1,99 @@
+"""A forecast hub in the hubverse layout, made from known numbers."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+ROUNDS, PLACES, HORIZONS, N_SAMPLES = ["2025-01-04", "2025-01-11", "2025-01-18"], ["01", "02", "US"], [0, 1, 2], 5
+TARGET = "wk inc cases"
+RULES = {
+    "rounds": [
+        {
+            "round_id_from_variable": True,
+            "round_id": "reference_date",
+            "model_tasks": [
+                {
+                    "task_ids": {},
+                    "output_type": {
+                        "sample": {
+                            "output_type_id_params": {"compound_taskid_set": ["reference_date", "location"]},
+                            "value": {"type": "integer", "minimum": 0},
+                        }
+                    },
+                    "target_metadata": [{"target_id": "cases", "target_keys": {"target": TARGET}, "time_unit": "week"}],
+                }
+            ],
+        }
+    ]
+}
+
+
+def members_of(seed: int, scale: int = 100) -> np.ndarray:
+    """Whole numbers (rounds, places, samples, horizons)."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, scale, size=(len(ROUNDS), len(PLACES), N_SAMPLES, len(HORIZONS)))
+
+
+def samples(members: np.ndarray, r: int, name: str = "{place}_s{k}") -> pd.DataFrame:
+    rows = [
+        {
+            "reference_date": ROUNDS[r],
+            "location": place,
+            "horizon": horizon,
+            "target": TARGET,
+            "target_end_date": str((pd.Timestamp(ROUNDS[r]) + pd.Timedelta(weeks=horizon)).date()),
+            "output_type": "sample",
+            "output_type_id": name.format(place=place, k=k + 1, h=horizon),
+            "value": int(members[r, p, k, h]),
+        }
+        for p, place in enumerate(PLACES)
+        for k in range(N_SAMPLES)
+        for h, horizon in enumerate(HORIZONS)
+    ]
+    return pd.DataFrame(rows)
+
+
+def observed() -> pd.DataFrame:
+    days = [str(day.date()) for day in pd.date_range(ROUNDS[0], periods=8, freq="7D")]
+    rows = [
+        {"target_end_date": day, "location": place, "target": TARGET, "observation": 10 * i + p}
+        for i, day in enumerate(days)
+        for p, place in enumerate(PLACES)
+    ]
+    return pd.DataFrame(rows)
+
+
+def expected_y() -> np.ndarray:
+    r, p, h = np.ogrid[: len(ROUNDS), : len(PLACES), : len(HORIZONS)]
+    return (10 * (r + h) + p).reshape(-1, len(HORIZONS)).astype(float)
+
+
+def put(frame: pd.DataFrame, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        days = {name: pd.to_datetime(frame[name]).dt.date for name in frame.columns if name.endswith("date")}
+        frame.assign(**days).to_parquet(path, index=False)
+    elif path.suffix == ".gz":
+        path.write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
+    else:
+        frame.to_csv(path, index=False)
+
+
+def build_hub(root: Path) -> Path:
+    """Three models in three formats; each calls its samples otherwise."""
+    kinds = {
+        "a-csv": ("csv", "{place}_s{k}"),
+        "b-parquet": ("parquet", "{k}-{place}"),
+        "c-gz": ("csv.gz", "{place}0{k}"),
+    }
+    for seed, (model, (suffix, name)) in enumerate(kinds.items()):
+        for r in range(len(ROUNDS)):
+            put(samples(members_of(seed), r, name), root / "model-output" / model / f"{ROUNDS[r]}-{model}.{suffix}")
+    put(observed(), root / "target-data" / "time-series.csv")
+    (root / "hub-config").mkdir()
+    (root / "hub-config" / "tasks.json").write_text(json.dumps(RULES))
+    (root / "model-output" / "README.md").write_text("who submits here")
+    return root
