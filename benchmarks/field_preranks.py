@@ -42,7 +42,7 @@ from prerank.preranks import (
     Variogram,
 )
 from prerank.randomness import torch_generator
-from prerank_paper.simulations.scenarios import Scenario, Simulation, gaussian_field, gaussian_vector
+from prerank_paper.simulations.scenarios import Form, Scenario, Simulation, gaussian_field, gaussian_vector
 from size import LEVEL, Setting, attainable_sizes, data
 
 N_CASES = 100
@@ -150,12 +150,14 @@ def seconds(n_cases: int, n_members: int, n_targets: int) -> dict[str, dict[str,
     return found
 
 
-def kept(parts: Path, name: str, compute: Callable[[], Rates]) -> Rates:
-    """What is computed, read back if it was."""
+def kept(parts: Path, name: str, compute: Callable[[], Rates], until: float = math.inf) -> Rates:
+    """What is computed, read back if it was; nothing if it was not and the time is over."""
     part = parts / f"{name}.json"
     if part.exists():
         return json.loads(part.read_text())  # type: ignore[no-any-return]
     start = time.monotonic()
+    if start > until:
+        return {}
     found = compute()
     part.parent.mkdir(parents=True, exist_ok=True)
     unfinished = part.with_suffix(".tmp")
@@ -190,9 +192,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=["size", "power", "time"])
     parser.add_argument("--repetitions", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no new cell after so many seconds")
     parser.add_argument("--out", type=Path, default=Path("results/field"))
     args = parser.parse_args()
-    parts, r = args.out / "parts", args.repetitions
+    parts, r, until = args.out / "parts", args.repetitions, time.monotonic() + args.seconds
     if "time" in args.parts:
         torch.set_num_threads(1)
         rows: list[dict[str, object]] = []
@@ -203,16 +206,16 @@ def main() -> None:
     if "power" in args.parts:
         rows = []
         for simulation in (gaussian_vector(), gaussian_field()):
-            for scenario in simulation.scenarios:
+            for scenario in (one for one in simulation.scenarios if one.form is Form.PAPER):
                 name = f"power, {simulation.name}, {scenario.name}, {r} repetitions"
-                found = kept(parts, name, lambda s=simulation, c=scenario: powers(s, c, r))  # type: ignore[misc]
+                found = kept(parts, name, lambda s=simulation, c=scenario: powers(s, c, r), until)  # type: ignore[misc]
                 about = {"simulation": simulation.name, "scenario": scenario.name}
                 rows += [{**about, "pre-rank": k, **v, "repetitions": r} for k, v in found.items()]
         write(args.out / "power.csv", rows)
     if "size" in args.parts:
         rows = []
         for setting in size_settings():
-            found = kept(parts, f"size, {setting.name}, {r} repetitions", lambda s=setting: sizes(s, r))  # type: ignore[misc]
+            found = kept(parts, f"size, {setting.name}, {r} repetitions", lambda s=setting: sizes(s, r), until)  # type: ignore[misc]
             about = {"targets": setting.targets, "forecast": setting.forecast, "D": setting.n_targets}
             rows += [{**about, "pre-rank": k, **v, "repetitions": r} for k, v in found.items()]
         write(args.out / "size.csv", rows)

@@ -2,12 +2,15 @@
 
 from prerank.diagnosis.checking import check, check_pits
 from prerank.diagnosis.groups import GroupedCheck, grouped
+from prerank.diagnosis.recommendation import Recommendation, recommend
 from prerank.diagnosis.result import Check
 
 __all__ = [
     "Check",
     "GroupedCheck",
+    "Recommendation",
     "check",
     "check_pits",
     "grouped",
+    "recommend",
 ]

@@ -141,18 +141,18 @@ def check(
     weights = weight_per_case(case_weights, "case_weights", prepared)
     labels = block_labels(blocks, prepared)
     if by is None:
-        return _one(source, asked, None, labels, weights)
+        return check_of(source, asked, None, labels, weights)
     numbers, names = groups_of(by, prepared)
     checks = {}
     for number, name in enumerate(names):
         try:
-            checks[name] = _one(source, asked, (numbers == number).nonzero()[:, 0], labels, weights, len(names))
+            checks[name] = check_of(source, asked, (numbers == number).nonzero()[:, 0], labels, weights, len(names))
         except ValueError as error:
             raise ValueError(f"group {label_text(name)}: {error}") from None
     return grouped(checks, source.notes())
 
 
-def _one(
+def check_of(
     source: "Source",
     asked: Asked,
     rows: Tensor | None,

@@ -1,7 +1,8 @@
 """Where the PITs of a check come from: a forecast in memory, ranked at once, or members that are read in chunks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -104,6 +105,13 @@ class MemorySource:
             case_weights=weights,
             n_groups=n_groups,
         )
+
+    def of_preranks(self, names: Sequence[str]) -> "MemorySource":
+        """The same data looked at through some of the pre-ranks, in this order, whose PITs are not computed again."""
+        some = copy(self)
+        some.preranks = [next(item for item in self.preranks if item.name == name) for name in names]
+        some._pit = replace(self._pit, parts=tuple(part for name in names for part in self._pit.of(name).parts))
+        return some
 
     @cached_property
     def _pit(self) -> ProjectedPIT:
