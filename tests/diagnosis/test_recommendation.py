@@ -127,9 +127,19 @@ def test_too_few_cases_members_in_chunks_and_the_blind_alone_are_refused():
 
 
 def test_the_tested_half_keeps_its_size(benchmark_script):
-    """A reduced benchmarks/recommended.py: fifteen data sets, where choosing and testing on the same half would fail."""
+    """A reduced benchmarks/recommended.py: choosing and testing on the same half would fail."""
     script = benchmark_script("recommended")
-    script.BATCH = 15
-    found = script.batch(script.Setting(40, 5, 3), 0, n_replicates=99)
-    assert found["tested"] <= stats.binom.ppf(1 - 1e-4, 15, 0.05)
+    found = script.batch(script.Setting(40, 5, 3), 0, size=20, n_replicates=99)
+    assert found["tested"] <= stats.binom.ppf(1 - 1e-4, 20, 0.05)
     assert found["naive"] > found["tested"]
+
+
+@pytest.mark.parametrize("targets", ["continuous", "counts"])
+def test_the_benchmark_does_what_recommend_does(benchmark_script, targets):
+    script = benchmark_script("recommended")
+    y, forecast = script.data(script.Setting(40, 5, 3, targets), 2, 0, torch.device("cpu"))
+    several = script.tested(*script.halves(y, forecast), 99)
+    for r, (p_value, smallest) in enumerate(several):
+        one = recommend(y[r], forecast.members[r], n_replicates=99)
+        assert one.tested.p_value == pytest.approx(p_value, abs=1e-12)
+        assert float(one.table["p-value"].min()) == pytest.approx(smallest, abs=1e-12)

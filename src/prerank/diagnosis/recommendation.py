@@ -134,7 +134,7 @@ def recommend(
     first, second = _halves(len(source.prepared.y), labels)
     own = None if labels is None else torch.unique(labels[first], return_inverse=True)[1]
     pit, test = source.test(first, own, None, 1)
-    table = _judged(pit, test, most)
+    table = judged(pit, test, most)
     chosen = [str(name) for name, row in table.iterrows() if row["verdict"] in (TELLING, KEPT)]
     if not chosen:
         raise ValueError(
@@ -162,7 +162,7 @@ def _halves(n_cases: int, blocks: Tensor | None) -> tuple[Tensor, Tensor]:
     return in_first.nonzero()[:, 0], (~in_first).nonzero()[:, 0]
 
 
-def _judged(pit: ProjectedPIT, test: PCETest, most: int) -> pd.DataFrame:
+def judged(pit: ProjectedPIT, test: PCETest, most: int) -> pd.DataFrame:
     """One row per pre-rank, those chosen first."""
     names = list(test.groups)
     ratio = (test.statistic / test.expected_pce.clamp_min(1e-300)).tolist()
