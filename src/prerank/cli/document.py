@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from prerank.diagnosis import Check, GroupedCheck
+from prerank.diagnosis import Check, Comparison, GroupedCheck
 
 
 def as_document(result: Check | GroupedCheck, seed: int) -> str:
@@ -27,6 +27,15 @@ def of_check(result: Check, seed: int) -> dict[str, Any]:
         "notes": list(result.notes),
         "preranks": _preranks(result),
         "projections": _records(result.projections),
+    }
+
+
+def of_comparison(result: Comparison, seed: int) -> dict[str, Any]:
+    """The keys of a comparison."""
+    return {
+        "before": of_check(result.before, seed),
+        "after": of_check(result.after, seed),
+        "energy_score": {"before": result.score_before, "after": result.score_after},
     }
 
 

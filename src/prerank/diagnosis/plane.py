@@ -6,6 +6,7 @@ from torch import Tensor
 
 from prerank._chunks import chunks
 from prerank.calibration import LEVEL, ProjectedPIT
+from prerank.calibration.projected_pits import PreRankPIT
 from prerank.calibration.rank_intervals import Intervals
 from prerank.plotting.panels import PlaneHistogram
 
@@ -39,7 +40,7 @@ def plane_histogram(pit: ProjectedPIT, first: str, second: str, n_bins: int = 5)
 
 def _projection(pit: ProjectedPIT, name: str) -> tuple[str, Intervals]:
     """The ranks of all points, (N, P), of the projection of this name, or of the only one of the pre-rank of this name."""
-    known = {}
+    known: dict[str, tuple[PreRankPIT, int]] = {}
     for part in pit.parts:
         for k, own in enumerate(part.names):
             known.setdefault(own if len(part.names) > 1 else part.prerank, (part, k))

@@ -16,9 +16,9 @@ from prerank.calibration import LEVEL, PCETest, ProjectedPIT
 from prerank.calibration.checks import require_whole
 from prerank.calibration.power import NEARLY_BLIND
 from prerank.diagnosis.checking import check_of
-from prerank.diagnosis.execution import Asked, MemorySource
-from prerank.diagnosis.per_case import block_labels
+from prerank.diagnosis.execution import Asked, MemorySource, prepared
 from prerank.diagnosis.result import Check
+from prerank.inputs import Cases
 from prerank.inputs.lazy_members import is_lazy
 from prerank.plotting.tables import p_text
 from prerank.preranks import PreRank, paper_preranks
@@ -74,7 +74,7 @@ class Recommendation:
 
 
 def _of_chosen(name: str, row: Any, tested: Check) -> str:
-    p = float(tested.table.loc[name, "adjusted p-value"])
+    p = float(tested.table["adjusted p-value"][name])
     if row["verdict"] == KEPT:
         return f"{name}: no sign of an error on the first half; adjusted p-value on the second {p_text(p)}."
     outcome = "confirmed" if p <= LEVEL else "not confirmed"
@@ -99,6 +99,7 @@ def recommend(
     *,
     most: int = 3,
     axes: Axes | None = None,
+    joint: str | Sequence[str] | None = None,
     scale: Literal["auto", "pooled", "none"] = "auto",
     blocks: Any = None,
     case_ids: Any = None,
@@ -129,9 +130,9 @@ def recommend(
     most, seed = require_whole(most, "most"), require_whole(seed, "seed", at_least=None)
     n_draws, n_replicates = require_whole(n_draws, "n_draws"), require_whole(n_replicates, "n_replicates")
     asked = _Candidates(preranks, scale, n_draws, n_replicates, 1.0, seed)
-    source = MemorySource(y, forecast, axes, asked, None, case_ids)
-    labels = block_labels(blocks, source.prepared)
-    first, second = _halves(len(source.prepared.y), labels)
+    cases = prepared(Cases.of(y, forecast, axes, joint=joint), asked).along(case_ids=case_ids, blocks=blocks)
+    source, labels = MemorySource(cases, asked), cases.blocks
+    first, second = _halves(len(cases.observed()), labels)
     own = None if labels is None else torch.unique(labels[first], return_inverse=True)[1]
     pit, test = source.test(first, own, None, 1)
     table = judged(pit, test, most)
@@ -141,7 +142,7 @@ def recommend(
             f"none of {len(table)} pre-ranks has power with {counted(len(first), 'case')} to learn from; take more cases"
         )
     few = source.of_preranks(chosen)
-    return Recommendation(table, tuple(few.preranks), check_of(few, asked, second, labels, None), len(first))
+    return Recommendation(table, tuple(few.preranks), check_of(few, asked, second, []), len(first))
 
 
 def _halves(n_cases: int, blocks: Tensor | None) -> tuple[Tensor, Tensor]:

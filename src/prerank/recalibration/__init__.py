@@ -3,9 +3,11 @@
 Also what others have published to the same end, in the same interface, and joint prediction regions.
 """
 
+from prerank.recalibration.about_mean import members_about_mean
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.copula_coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
 from prerank.recalibration.dressing import Dressing
+from prerank.recalibration.error_law import ErrorLaw
 from prerank.recalibration.published_methods import HDRRecalibration, LatentRecalibration
 from prerank.recalibration.quantiles import marginal_quantiles
 from prerank.recalibration.recalibrator import PITDensities, Recalibrator
@@ -13,12 +15,14 @@ from prerank.recalibration.regions import Coverage, HighestDensityRegions, Predi
 from prerank.recalibration.steps import Fitted, HeldOut, Step
 from prerank.recalibration.tilt import Tilt
 from prerank.recalibration.tilted import Tilted
+from prerank.recalibration.time_split import TimeSplit, split_by_time
 
 __all__ = [
     "Affine",
     "Coverage",
     "Dressing",
     "EnsembleCopulaCoupling",
+    "ErrorLaw",
     "Fitted",
     "HDRRecalibration",
     "HeldOut",
@@ -32,6 +36,9 @@ __all__ = [
     "Step",
     "Tilt",
     "Tilted",
+    "TimeSplit",
     "Volume",
     "marginal_quantiles",
+    "members_about_mean",
+    "split_by_time",
 ]

@@ -5,18 +5,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from prerank._parameters import require_number, require_whole, require_yes_or_no
 from prerank._serialization import Format, decode, encode, refusing_forgery
 from prerank.recalibration.affine import REASONS, FittedAffine
 from prerank.recalibration.dressing import FittedDressing
+from prerank.recalibration.error_law import PATTERNS, FittedErrorLaw
 from prerank.recalibration.guard import Verdict
 from prerank.recalibration.steps import Fitted
 from prerank.recalibration.tilt import FittedTilt
 
 _FORMAT = Format("Recalibrator", 1, (1,))
-_STEPS: dict[str, Any] = {kind.__name__: kind for kind in (FittedAffine, FittedDressing, FittedTilt)}
+_STEPS: dict[str, Any] = {kind.__name__: kind for kind in (FittedAffine, FittedDressing, FittedErrorLaw, FittedTilt)}
 
 
 def write(path: Path | str, steps: tuple[Fitted, ...], about: Mapping[str, Any]) -> None:
@@ -27,7 +29,8 @@ def write(path: Path | str, steps: tuple[Fitted, ...], about: Mapping[str, Any])
         name = type(step).__name__
         if _STEPS.get(name) is not type(step):
             raise TypeError(f"the step {step!r} cannot be saved: a file holds {', '.join(_STEPS)}, never code")
-        fields = {field.name: getattr(step, field.name) for field in dataclasses.fields(step)}  # type: ignore[arg-type]
+        kept = [field.name for field in dataclasses.fields(step) if field.metadata.get("saved", True)]  # type: ignore[arg-type]
+        fields = {key: getattr(step, key) for key in kept}
         # copies, because steps may share a tensor, and a file may not
         tensors |= {f"{place}.{key}": value.clone() for key, value in fields.items() if isinstance(value, Tensor)}
         rest = {key: encode(value, key) for key, value in fields.items() if not isinstance(value, Tensor)}
@@ -45,6 +48,8 @@ class About(NamedTuple):
     n_features: int
     n_members: int | None
     tied: list[float]
+    target_names: tuple[str, ...] | None
+    notes: tuple[str, ...]
 
 
 def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
@@ -60,7 +65,17 @@ def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
         }
         members = header.get("n_members")
         tied = [require_number(share, "tied", 0, 1) for share in header.get("tied", [0.0] * whole["n_targets"])]
-        about = About(**whole, n_members=None if members is None else require_whole(members, "n_members"), tied=tied)
+        names = header.get("target_names")
+        _require(names is None or _are_names(names, whole["n_targets"]), "target_names are for other targets")
+        notes = header.get("notes", [])
+        _require(isinstance(notes, list) and all(isinstance(note, str) for note in notes), "notes are no text")
+        about = About(
+            **whole,
+            n_members=None if members is None else require_whole(members, "n_members"),
+            tied=tied,
+            target_names=None if names is None else tuple(names),
+            notes=tuple(notes),
+        )
         _require(len(about.tied) == about.n_targets, "tied is for other targets")
         steps = []
         for place, item in enumerate(header["steps"]):
@@ -73,6 +88,15 @@ def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
             _CHECKS[type(step)](step, about)
             steps.append(step)
         return tuple(steps), about
+
+
+def _are_names(names: Any, n_targets: int) -> bool:
+    """Whether there is a text for each target, each its own."""
+    return (
+        isinstance(names, list)
+        and len(names) == len({str(name) for name in names}) == n_targets
+        and all(isinstance(name, str) for name in names)
+    )
 
 
 def _require(condition: bool, otherwise: str) -> None:
@@ -140,4 +164,33 @@ def _check_tilt(step: FittedTilt, about: About) -> None:
     require_whole(step.seed, "seed", at_least=None)
 
 
-_CHECKS: dict[type, Any] = {FittedAffine: _check_affine, FittedDressing: _check_dressing, FittedTilt: _check_tilt}
+def _check_error_law(step: FittedErrorLaw, about: About) -> None:
+    d, members = about.n_targets, step.n_members
+    _require(members == (about.n_members if members is not None else None), "members are others than were fitted on")
+    _require(require_whole(step.n_features, "n_features", at_least=0) == about.n_features, "features are others")
+    width = d + d * (members or 0) + about.n_features
+    for name in ("centre", "spread", "reach"):
+        _require_tensor(getattr(step, name), name, (width,))
+    for name in ("unit", "shift", "usual", "level"):
+        _require_tensor(getattr(step, name), name, (d,))
+    for name in ("unit", "spread", "usual"):
+        _require(bool((getattr(step, name) > 0).all()), f"{name} is not positive")
+    _require(bool((step.reach >= 0).all()), "reach is negative")
+    _require_tensor(step.coefficients, "coefficients", (width, d))
+    _require_tensor(step.slopes, "slopes", (2 + about.n_features,))
+    _require_tensor(step.scatter, "scatter", (d, d))
+    _require(bool(torch.allclose(step.scatter, step.scatter.mT)), "scatter is not symmetric")
+    _require(bool((torch.linalg.eigvalsh(step.scatter) > 0).all()), "scatter is not positive definite")
+    if step.freedom is not None:
+        require_number(step.freedom, "freedom", above=0)
+    require_number(step.own_share, "own_share", 0, 1)
+    _require(step.pattern in PATTERNS, "pattern is none")
+    require_number(step.pattern_share, "pattern_share", 0, 1)
+
+
+_CHECKS: dict[type, Any] = {
+    FittedAffine: _check_affine,
+    FittedDressing: _check_dressing,
+    FittedErrorLaw: _check_error_law,
+    FittedTilt: _check_tilt,
+}
