@@ -197,7 +197,7 @@ FORECASTS: list[Case] = [
         ValueError,
         r"y has shape \(6, 2\), .* 6 cases and 3 targets",
     ),
-    ("no members", lambda: check(Y, E[:, :0]), ValueError, r"shape \(6, 0, 3\) .*: no members; at least one"),
+    ("no members", lambda: check(Y, E[:, :0]), ValueError, r"shape \(6, 0, 3\) .*; at least one of each is needed"),
     ("no member present", lambda: check(Y, E * NAN), ValueError, "every member of every case has a missing value"),
     ("infinite member", lambda: check(Y, put(E, INF, 0, 0, 0)), ValueError, "members have 1 infinite values"),
     (

@@ -78,7 +78,7 @@ FIT: dict[str, tuple[Any, Any, str]] = {
     "members enormous": (1e300 * E, Y, "values of the forecast go up to"),
     "members tiny": (1e-300 * E, Y, "values of the forecast go up to"),
     "no cases": (E[:0], Y[:0], "holds no case or no target"),
-    "no members": (E[:, :0], Y, "no members; at least one is needed"),
+    "no members": (E[:, :0], Y, "at least one of each is needed"),
     "no targets": (E[..., :0], Y[:, :0], "holds no case or no target"),
     "sample-first": (E.swapaxes(0, 1), Y, "it looks sample-first: pass .*axes="),
     "member-last": (np.moveaxis(E, 1, 2), Y, "it looks member-last: pass .*axes="),

@@ -190,7 +190,7 @@ def _size(cases: Cases, asked: Asked) -> int:
     forecast = cases.forecast
     if isinstance(forecast, LazyMembers):
         return 2 * int(torch.tensor(forecast.shape).prod())
-    return forecast.members.numel() if isinstance(forecast, Ensemble) else asked.n_draws * cases.observed().numel()
+    return getattr(forecast, "n_members", asked.n_draws) * cases.observed().numel()
 
 
 def _told(on_progress: Any, total: int) -> Any:

@@ -13,9 +13,16 @@ from prerank.arrays.conversion import as_observations, described, is_forecast
 from prerank.arrays.fill_values import refuse_fill_values
 from prerank.arrays.labels import Axes, Labels, is_xarray, labels_of, oriented, positions
 from prerank.arrays.precision import Precisions, precision_of
-from prerank.forecasts import Ensemble, Forecast, GaussianMixture, can_be_cut, equally_weighted_draws, select_cases
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws, select_cases
+from prerank.forecasts.batching import CannotBeCut
 from prerank.forecasts.sampling import require_vector_distribution
-from prerank.inputs.checks import require_fitting, require_members, require_observations, require_parameters
+from prerank.inputs.checks import (
+    require_fitting,
+    require_members,
+    require_observations,
+    require_parameters,
+    require_some,
+)
 from prerank.inputs.layout import in_layout, refuse_idle_axes, refuse_other_layouts, refuse_swapped
 from prerank.inputs.lazy_members import LazyMembers, is_lazy, surveyed
 from prerank.inputs.per_case import CaseIndex
@@ -156,7 +163,7 @@ class Cases:
                 if known and observed is not None:
                     refuse_other_layouts(tuple(made.members.shape), tuple(observed.shape), known=True)
             labels = labels.or_else(own)
-        n_given = _n_cases(made) if observed is None else observed.shape[-2]
+        n_given = _length(made.batch_shape) if observed is None else observed.shape[-2]
         coordinates = {**(_coordinates(forecast, order) if known else {}), **_coordinates(y, None)}
         whose = "the forecast" if y is None or labels_of(y, 2).cases is None else "y"
         place = torch.device("cpu") if observed is None else observed.device
@@ -167,7 +174,7 @@ class Cases:
     @property
     def n_targets(self) -> int:
         """Number of targets D."""
-        return _n_targets(self.forecast) if self.y is None else self.y.shape[-1]
+        return _length(self.forecast.event_shape) if self.y is None else self.y.shape[-1]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -208,7 +215,7 @@ class Cases:
             forecast = GaussianMixture(forecast.logits[0], forecast.loc[0], forecast.scale_tril[0])
         if isinstance(forecast, Distribution):
             require_vector_distribution(forecast, None if y is None else len(y))
-        lead = tuple(forecast.members.shape[:-3] if isinstance(forecast, Ensemble) else forecast.batch_shape[:-1])
+        lead = tuple(forecast.batch_shape[:-1])
         if lead:
             raise ValueError(f"the forecast has leading axes {lead} before its cases; give one model at a time")
         if y is not None:
@@ -218,11 +225,8 @@ class Cases:
                     f"forecast.expand(({len(y)},)) repeats it"
                 )
             require_fitting(y, forecast)
-        elif 0 in (_n_cases(forecast), _n_targets(forecast)) or (
-            isinstance(forecast, Ensemble) and forecast.n_members == 0
-        ):
-            what = tuple(forecast.members.shape) if isinstance(forecast, Ensemble) else repr(forecast)
-            raise ValueError(f"the forecast has shape {what} (cases, members, targets); at least one of each is needed")
+        else:
+            require_some(forecast)
         require_parameters(forecast)
         return replace(self, forecast=forecast)
 
@@ -518,26 +522,18 @@ def _coordinates(value: Any, order: Tensor | None) -> dict[str, Any]:
 
 
 def _selected(forecast: Forecast, cases: Tensor) -> Forecast:
-    if isinstance(forecast, Ensemble):
-        return forecast.select(cases)
-    if not can_be_cut(forecast):
+    try:
+        return select_cases(forecast, cases)
+    except CannotBeCut:
         raise ValueError(
             f"cases with a missing observation cannot be cut out of {described(forecast)}; drop them from y and the "
             "forecast before, or pass draws as an Ensemble"
-        )
-    return select_cases(forecast, cases)
+        ) from None
 
 
-def _n_cases(forecast: Forecast | LazyMembers) -> int:
-    if isinstance(forecast, Distribution):
-        return forecast.batch_shape[-1] if forecast.batch_shape else 0
-    return forecast.shape[0] if isinstance(forecast, LazyMembers) else forecast.n_cases
-
-
-def _n_targets(forecast: Forecast | LazyMembers) -> int:
-    if isinstance(forecast, Distribution):
-        return forecast.event_shape[-1] if forecast.event_shape else 0
-    return forecast.shape[2] if isinstance(forecast, LazyMembers) else forecast.n_targets
+def _length(shape: Sequence[int]) -> int:
+    """The length of the last axis, zero where there is none."""
+    return shape[-1] if shape else 0
 
 
 def _device(cases: Cases) -> torch.device:

@@ -4,9 +4,8 @@ import math
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
-from prerank.arrays.conversion import described
+from prerank.arrays.conversion import described, is_forecast
 from prerank.arrays.fill_values import SMALLEST_FILL, refuse_fill_values
 from prerank.forecasts.ensemble import Ensemble
 from prerank.forecasts.mixture import GaussianMixture
@@ -21,20 +20,13 @@ def require_fitting(y: Tensor, forecast: Forecast, what: str = "the forecast", f
 
     Leading axes need only broadcast; with `follows` those of y are the forecast's, or left out.
     """
-    if isinstance(forecast, Ensemble):
-        batch, targets = forecast.members.shape[:-2], forecast.n_targets
-    elif isinstance(forecast, Distribution):
-        require_vector_distribution(forecast, y.shape[-2])
-        batch, targets = forecast.batch_shape, forecast.event_shape[-1]
-    else:
+    if not is_forecast(forecast):
         raise TypeError(f"{what} is {described(forecast)}; pass an Ensemble, a GaussianMixture or a torch distribution")
+    require_vector_distribution(forecast, y.shape[-2])
+    batch, targets = forecast.batch_shape, forecast.event_shape[-1]
     if 0 in y.shape[-2:]:
         raise ValueError(f"y of shape {tuple(y.shape)} holds no case or no target; at least one of each is needed")
-    if isinstance(forecast, Ensemble) and forecast.n_members == 0:
-        raise ValueError(
-            f"{what} has shape {tuple(forecast.members.shape)} (cases, members, targets): no members; "
-            "at least one is needed"
-        )
+    require_some(forecast, what)
     if (batch[-1], targets) != tuple(y.shape[-2:]):
         raise ValueError(
             f"y has shape {tuple(y.shape)}, but {what} is for {batch[-1]} cases and {targets} targets; "
@@ -49,6 +41,15 @@ def require_fitting(y: Tensor, forecast: Forecast, what: str = "the forecast", f
             f"the leading axes {tuple(batch[:-1])} of {what} and {tuple(y.shape[:-2])} of y do not go together; "
             f"give both the same, or leave them out of {'y' if follows else 'one'}"
         )
+
+
+def require_some(forecast: Forecast, what: str = "the forecast") -> None:
+    """Refuse a forecast without cases, members or targets."""
+    shape = tuple(
+        forecast.members.shape if isinstance(forecast, Ensemble) else forecast.batch_shape + forecast.event_shape
+    )
+    if 0 in shape[-3:]:
+        raise ValueError(f"{what} has shape {shape} (cases, members, targets); at least one of each is needed")
 
 
 def require_numbers(values: Tensor, what: str, axes: str, remedy: str) -> None:

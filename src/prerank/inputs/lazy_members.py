@@ -59,6 +59,16 @@ class LazyMembers:
         return tuple(self.array.shape)
 
     @property
+    def batch_shape(self) -> torch.Size:
+        """Cases, as forecasts in memory have it."""
+        return torch.Size(self.shape[:1])
+
+    @property
+    def event_shape(self) -> torch.Size:
+        """Targets, as forecasts in memory have it."""
+        return torch.Size(self.shape[2:])
+
+    @property
     def precision(self) -> torch.dtype | None:
         return precision_of(np.empty(0, dtype=self.array.dtype))
 
