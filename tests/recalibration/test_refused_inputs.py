@@ -137,7 +137,7 @@ TRANSFORM: dict[str, tuple[Any, str]] = {
     "enormous": (1e300 * E, "go up to"),
     "other targets": (E[..., :1], "fitted on 2"),
     "complex": (E + 0j, "the forecast has dtype complex128"),
-    "no cases": (E[:0], r"has shape \(0, 6, 2\) \(cases, members, targets\); at least one of each"),
+    "no cases": (E[:0], r"has shape \(0, 6, 2\) \(cases, members, targets\): no cases; at least one of each"),
     "no members": (E[:, :0], "at least one of each is needed"),
     "leading axes": (E[None], r"leading axes \(1,\)"),
     "a class": (Ensemble, "is the class Ensemble"),

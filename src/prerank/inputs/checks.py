@@ -45,11 +45,14 @@ def require_fitting(y: Tensor, forecast: Forecast, what: str = "the forecast", f
 
 def require_some(forecast: Forecast, what: str = "the forecast") -> None:
     """Refuse a forecast without cases, members or targets."""
-    shape = tuple(
-        forecast.members.shape if isinstance(forecast, Ensemble) else forecast.batch_shape + forecast.event_shape
-    )
-    if 0 in shape[-3:]:
-        raise ValueError(f"{what} has shape {shape} (cases, members, targets); at least one of each is needed")
+    sizes = {"cases": forecast.batch_shape[-1], "targets": forecast.event_shape[-1]}
+    if isinstance(forecast, Ensemble):
+        sizes = {"cases": sizes["cases"], "members": forecast.n_members, "targets": sizes["targets"]}
+    none = [name for name, size in sizes.items() if not size]
+    if none:
+        raise ValueError(
+            f"{what} has shape {tuple(sizes.values())} ({', '.join(sizes)}): no {none[0]}; at least one of each is needed"
+        )
 
 
 def require_numbers(values: Tensor, what: str, axes: str, remedy: str) -> None:
@@ -116,17 +119,27 @@ def require_parameters(forecast: Forecast) -> None:
         )
 
 
-def require_case_weights(weights: Tensor, what: str, cases: Tensor) -> None:
-    """Refuse weights (N,) of cases that are no weights; `cases` are the numbers by which a message names them."""
+def require_case_weights(
+    weights: Tensor, what: str, shape: tuple[int, ...], cases: Tensor | None = None, *, some: bool = True
+) -> Tensor:
+    """The weights, one per case, after those have been refused that are none.
+
+    `cases` are the numbers by which a message names cases, without them their positions; with `some` not all may be zero.
+    """
+    if tuple(weights.shape) != tuple(shape):
+        raise ValueError(f"{what} has shape {tuple(weights.shape)}; one number per case is {tuple(shape)}")
     bad = ~weights.isfinite() | (weights < 0)
     if bool(bad.any()):
-        first = int(bad.nonzero()[0])
+        place = bad.nonzero()[0]
+        first = [int(i) for i in (place if cases is None else cases[place])]
         raise ValueError(
-            f"{int(bad.sum())} of {len(weights)} {what} are negative, NaN or infinite, the first "
-            f"({float(weights[first]):g}) for case {int(cases[first])}; a weight is a finite number of zero or more"
+            f"{int(bad.sum())} of {weights.numel()} {what} are negative, NaN or infinite, the first "
+            f"({float(weights[tuple(place)]):g}) for case {first[0] if len(first) == 1 else tuple(first)}; a weight is a "
+            "finite number of zero or more"
         )
     total = float(weights.double().sum())
-    if not total > 0:
-        raise ValueError(f"all {len(weights)} {what} are zero; at least one must be positive")
+    if some and not total > 0:
+        raise ValueError(f"all {weights.numel()} {what} are zero; at least one must be positive")
     if total == math.inf:
         raise ValueError(f"{what} sum to more than the largest number; divide them by their largest")
+    return weights
