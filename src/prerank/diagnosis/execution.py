@@ -13,7 +13,7 @@ from prerank._progress import Tell, progress_bar
 from prerank.calibration import PCETest, ProjectedPIT, centred_levels, pce_test, projected_pit
 from prerank.calibration.chunked_test import Chunking
 from prerank.calibration.random_signs import Setting
-from prerank.diagnosis.chunked import PerCase, Ranking, ranked
+from prerank.diagnosis.chunked import PerCase, Ranking, rank_in_chunks
 from prerank.diagnosis.present_members import pit_of_present_members
 from prerank.forecasts import Ensemble
 from prerank.forecasts.support import refuse_outside_support
@@ -57,7 +57,7 @@ class Source(Protocol):
         ...
 
 
-def prepared(cases: Cases, asked: Asked) -> Cases:
+def prepare(cases: Cases, asked: Asked) -> Cases:
     """Cases as they came, without missing values and in comparable units."""
     cases = cases.of_one_model().in_one_precision()
     lazy = isinstance(cases.forecast, LazyMembers)
@@ -166,7 +166,7 @@ class LazySource:
         y = self._spread(self.cases.observed(), index.kept)
         with _bar(_size(self.cases, asked)) as on_progress:
             done = _told(on_progress, index.n_given)
-            pit, test = ranked(self.members, y, ranking, per_case, ids[cases], asked.exponent, done)
+            pit, test = rank_in_chunks(self.members, y, ranking, per_case, ids[cases], asked.exponent, done)
         return _named(pit, self.preranks, self.cases), test
 
     def _spread(self, values: Tensor, cases: Tensor) -> Tensor:

@@ -175,7 +175,7 @@ class Ensemble:
         """
         return self
 
-    def divided(self, units: Tensor) -> "Ensemble":
+    def in_units(self, units: Tensor) -> "Ensemble":
         """The same forecast in other units.
 
         Parameters
@@ -188,7 +188,7 @@ class Ensemble:
         Ensemble
             The forecast, and its reference, in these units.
         """
-        reference = None if self.reference is None else divided(self.reference, units)
+        reference = None if self.reference is None else in_units(self.reference, units)
         return Ensemble(self.members / units.to(self.members), self.weights, reference)
 
     def select(self, cases: Tensor | slice) -> "Ensemble":
@@ -216,13 +216,13 @@ class Ensemble:
         return Ensemble(self.members[..., cases, :, :], weights, reference)
 
 
-def divided(forecast: Any, units: Tensor) -> Any:
+def in_units(forecast: Any, units: Tensor) -> Any:
     """Any forecast in other units, each target divided by a number.
 
     Parameters
     ----------
     forecast : Ensemble or Distribution
-        One with a method `divided`, or any distribution.
+        One with a method `in_units`, or any distribution.
     units : Tensor, shape (n_targets,)
         What each target is divided by.
 
@@ -231,8 +231,8 @@ def divided(forecast: Any, units: Tensor) -> Any:
     Ensemble or Distribution
         The forecast in these units.
     """
-    if hasattr(forecast, "divided"):
-        return forecast.divided(units)
+    if hasattr(forecast, "in_units"):
+        return forecast.in_units(units)
     if isinstance(forecast, MultivariateNormal):
         units = units.to(forecast.loc)
         return MultivariateNormal(forecast.loc / units, scale_tril=forecast.scale_tril / units[:, None])

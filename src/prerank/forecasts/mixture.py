@@ -148,7 +148,7 @@ class GaussianMixture(Distribution):
             self.logits.expand(shape[:-1]), self.loc.expand(shape), self.scale_tril.expand(*shape, self.n_targets)
         )
 
-    def divided(self, units: Tensor) -> "GaussianMixture":
+    def in_units(self, units: Tensor) -> "GaussianMixture":
         """The same forecast in other units.
 
         Parameters

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from prerank.arrays.conversion import as_observations, described, is_forecast
 from prerank.arrays.fill_values import refuse_fill_values
-from prerank.arrays.labels import Axes, Labels, is_xarray, labels_of, oriented, positions
+from prerank.arrays.labels import Axes, Labels, is_xarray, labels_of, orient_dimensions, positions
 from prerank.arrays.precision import Precisions, precision_of
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws, select_cases
 from prerank.forecasts.batching import CannotBeCut
@@ -24,7 +24,7 @@ from prerank.inputs.checks import (
     require_some,
 )
 from prerank.inputs.layout import in_layout, refuse_idle_axes, refuse_other_layouts, refuse_swapped
-from prerank.inputs.lazy_members import LazyMembers, is_lazy, surveyed
+from prerank.inputs.lazy_members import LazyMembers, is_lazy, survey_in_chunks
 from prerank.inputs.per_case import CaseIndex
 from prerank.inputs.rescaling import Magnitudes, Units, chosen_units
 from prerank.inputs.survey import Survey, survey
@@ -144,7 +144,7 @@ class Cases:
     def _of(cls, y: Any, forecast: Any, axes: Axes | None, joint: str | Sequence[str] | None, lazy: bool) -> "Cases":
         refuse_swapped(y, forecast)
         refuse_idle_axes(y, forecast, axes)
-        y, forecast, known = oriented(y, forecast, axes, joint)
+        y, forecast, known = orient_dimensions(y, forecast, axes, joint)
         observed = None if y is None else as_observations(y)
         labels = Labels() if observed is None else labels_of(y, observed.ndim)
         precision, order = None if y is None else precision_of(y), None
@@ -311,7 +311,7 @@ class Cases:
     ) -> tuple[Survey, Tensor | None]:
         """What members are like, and which of them are there, where that is known for all at once."""
         if isinstance(members, LazyMembers):
-            return surveyed(members, self.observed(), complete, self.precisions, done), None
+            return survey_in_chunks(members, self.observed(), complete, self.precisions, done), None
         values = members.members
         there = complete.to(values.device)
         return survey(values, torch.arange(len(values), device=values.device), there), ~values.isnan().any(-1)

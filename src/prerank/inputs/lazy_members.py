@@ -98,7 +98,7 @@ class LazyMembers:
         return array if self.targets is None else array[..., self.targets]
 
 
-def surveyed(
+def survey_in_chunks(
     members: LazyMembers,
     y: Tensor,
     complete: Tensor,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.forecasts.ensemble import divided
+from prerank.forecasts.ensemble import in_units
 from prerank.forecasts.sampling import Forecast
 
 _TENFOLD = 10.0
@@ -83,7 +83,7 @@ class Units(NamedTuple):
     def of_forecast(self, forecast: Forecast) -> Forecast:
         """The same forecast in these units."""
         for divisor in self.divisors:
-            forecast = divided(forecast, divisor)
+            forecast = in_units(forecast, divisor)
         return forecast
 
 

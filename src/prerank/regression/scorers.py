@@ -123,7 +123,7 @@ class NegativeEnergyScore:
                     f"scales={self.scales}: one positive number for each of the {observed.shape[-1]} targets is needed"
                 )
             units = observed.new_tensor(self.scales)
-            observed, drawn = observed / units, drawn.divided(units)
+            observed, drawn = observed / units, drawn.in_units(units)
         return -_mean(energy_score(observed, drawn), weights)
 
 
