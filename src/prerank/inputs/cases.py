@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.arrays.conversion import as_observations, described, is_forecast
-from prerank.arrays.fill_values import refuse_fill_values
 from prerank.arrays.labels import Axes, Labels, is_xarray, labels_of, orient_dimensions, positions
 from prerank.arrays.precision import Precisions, precision_of
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws, select_cases
@@ -25,9 +24,11 @@ from prerank.inputs.checks import (
 )
 from prerank.inputs.layout import in_layout, refuse_idle_axes, refuse_other_layouts, refuse_swapped
 from prerank.inputs.lazy_members import LazyMembers, is_lazy, survey_in_chunks
+from prerank.inputs.missing import cases_with_members, observed_cases, without_gaps
 from prerank.inputs.per_case import CaseIndex
 from prerank.inputs.rescaling import Magnitudes, Units, chosen_units
 from prerank.inputs.survey import Survey, survey
+from prerank.inputs.target_names import target_names
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,51 +271,21 @@ class Cases:
         y, forecast, notes = self.y, self.forecast, [*self.notes]
         complete = torch.ones(self.index.n_given, dtype=torch.bool)
         if y is not None:
-            refuse_infinite(y, "y")
-            refuse_fill_values(y, "y")
-            complete = (~y.isnan().any(-1)).cpu()
-            if not complete.any():
-                raise ValueError(f"no case is left: y has {len(y)} cases and each has a missing value")
-            if not complete.all():
-                left_out = int((~complete).sum())
-                notes.append(f"{left_out} of {len(y)} cases dropped: the observation is missing")
+            complete, more = observed_cases(y)
+            notes += more
         if isinstance(forecast, Distribution):
             return replace(self, notes=tuple(notes))._left(complete)
-        found, present = self._seen(forecast, complete, done)
-        if found.n_infinite:
-            raise ValueError(f"members have {found.n_infinite} infinite values; NaN marks a missing one")
-        found.fills.refuse("the members")
+        present = None
+        if isinstance(forecast, LazyMembers):
+            found = survey_in_chunks(forecast, self.observed(), complete, self.precisions, done)
+        else:
+            members = forecast.members
+            places = torch.arange(len(members), device=members.device)
+            found, present = survey(members, places, complete.to(members.device)), ~members.isnan().any(-1)
+        left = cases_with_members(found, present, complete, forecast.n_members, fewest)
         if found.moved is not None and not self.notes:
             notes.insert(0, found.moved)
-        if found.sizes is None:
-            raise ValueError("no case is left: every member of every case has a missing value")
-        if len(found.empty):
-            complete[found.empty.cpu()] = False
-            notes.append(f"{len(found.empty)} cases dropped: all their members are missing")
-        n_members = forecast.shape[1] if isinstance(forecast, LazyMembers) else forecast.n_members
-        if present is not None and found.fewest < min(fewest, n_members):
-            few = complete & (present.sum(-1).cpu() < fewest)
-            complete &= ~few
-            if not complete.any():
-                raise ValueError(f"no case is left: each has fewer than {fewest} members without a missing value")
-            notes.append(f"{int(few.sum())} cases dropped: fewer than {fewest} of their members are there")
-            present = None if bool(present[complete].all()) else present
-        n_left = int(complete.sum())
-        n_missing = found.n_missing if present is None or fewest == 1 else int((~present[complete]).sum())
-        if n_missing:
-            notes.append(f"{n_missing} of {n_left * n_members} members left out: they have missing values")
-        present = present if n_missing else None
-        return replace(self, present=present, survey=found, notes=tuple(notes))._left(complete)
-
-    def _seen(
-        self, members: Ensemble | LazyMembers, complete: Tensor, done: Callable[[int], None] | None
-    ) -> tuple[Survey, Tensor | None]:
-        """What members are like, and which of them are there, where that is known for all at once."""
-        if isinstance(members, LazyMembers):
-            return survey_in_chunks(members, self.observed(), complete, self.precisions, done), None
-        values = members.members
-        there = complete.to(values.device)
-        return survey(values, torch.arange(len(values), device=values.device), there), ~values.isnan().any(-1)
+        return replace(self, present=left.present, survey=found, notes=(*notes, *left.notes))._left(left.cases)
 
     def _left(self, complete: Tensor) -> "Cases":
         """The cases that are left, the same object where that is all."""
@@ -427,12 +398,7 @@ class Cases:
         forecast = self.forecast
         if self.present is None or not isinstance(forecast, Ensemble):
             return self
-        weights = self.present.to(forecast.members)
-        weights = weights if forecast.weights is None else weights * forecast.weights
-        there = torch.where(self.present[..., None], forecast.members, 0.0)
-        mean = there.sum(-2, keepdim=True) / self.present.sum(-1)[..., None, None]
-        filled = Ensemble(torch.where(self.present[..., None], forecast.members, mean), weights, forecast.reference)
-        return replace(self, forecast=filled)
+        return replace(self, forecast=without_gaps(forecast, self.present))
 
     def require_complete(self) -> "Cases":
         """The same after everything that is missing, infinite or does not fit has been refused.
@@ -472,34 +438,6 @@ def as_ensemble(values: Any, y: Any = None, axes: Axes | None = None) -> Ensembl
     found = (Cases.unobserved(values, axes) if y is None else Cases.of(y, values, axes)).law
     assert isinstance(found, Ensemble)
     return found
-
-
-def target_names(labels: Labels, n_targets: int) -> tuple[str, ...]:
-    """What targets are called by their labels; y1, y2, ... where they have none."""
-    if labels.targets is None:
-        return tuple(f"y{d + 1}" for d in range(n_targets))
-    names = tuple(_name(label) for label in labels.targets)
-    if not all(name.strip() for name in names):
-        place = next(place for place, name in enumerate(names) if not name.strip())
-        raise ValueError(f"target {place + 1} of {len(names)} has an empty name; give every target a name of its own")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"target {twice!r} occurs more than once; give every target a name of its own")
-    return names
-
-
-def _name(label: Any) -> str:
-    if isinstance(label, tuple):
-        return ", ".join(_name(part) for part in label)
-    return str(label).removesuffix(" 00:00:00") if hasattr(label, "isoformat") else str(label)
-
-
-def refuse_infinite(values: Tensor, said: str) -> None:
-    """Refuse infinite values; NaN is passed over."""
-    # the extremes first: a mask of a large array would copy it, and NaN is an extreme too
-    if not bool(torch.stack(values.aminmax()).isfinite().all()) and bool(values.isinf().any()):
-        verb = "has" if said == "y" else "have"
-        raise ValueError(f"{said} {verb} {int(values.isinf().sum())} infinite values; NaN marks a missing one")
 
 
 def _in_order_of(wanted: Labels, ensemble: Ensemble, own: Labels) -> tuple[Ensemble, Tensor | None]:

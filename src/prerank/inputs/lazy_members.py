@@ -69,6 +69,11 @@ class LazyMembers:
         return torch.Size(self.shape[2:])
 
     @property
+    def n_members(self) -> int:
+        """Number of members M."""
+        return self.shape[1]
+
+    @property
     def precision(self) -> torch.dtype | None:
         return precision_of(np.empty(0, dtype=self.array.dtype))
 
