@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from prerank.arrays.arrow import from_arrow
+
 ROLES = ("case", "member", "target")
 _OF_Y = ("case", "target")
 NAMES = {
@@ -240,6 +242,7 @@ def _in_order(dims: tuple[Any, ...], roles: dict[Any, str], wanted: tuple[str, .
 
 def labels_of(value: Any, n_axes: int) -> Labels:
     """The labels of the first axis (cases) and, of two axes or more, of the last one (targets)."""
+    value = from_arrow(value)
     if is_xarray(value) and len(value.dims) == n_axes:
         indexes = value.indexes
         return Labels(indexes.get(value.dims[0]), indexes.get(value.dims[-1]) if n_axes > 1 else None)

@@ -1,6 +1,7 @@
 """`prerank recalibrate`: files of forecasts and observations in, corrected forecasts out."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,26 +14,35 @@ from prerank.cli.fileoptions import (
     Block,
     Case,
     Forecasts,
+    Html,
     Joint,
+    LeadUnits,
     Member,
+    Members,
     Model,
     Observation,
     Observations,
+    Plot,
     Preranks,
     Replicates,
     Seed,
     Target,
+    Time,
+    Title,
     Value,
     block_of,
     naming_of,
     preranks_named,
     require_inputs,
 )
-from prerank.cli.outputs import require_outputs
+from prerank.cli.outputs import require_outputs, require_picture
+
+FEWEST = 10  # blocks that cross-validation needs
 
 if TYPE_CHECKING:
     from prerank.cli.cases import Read
-    from prerank.diagnosis import Comparison
+    from prerank.diagnosis import Check, Comparison
+    from prerank.io import Matched
     from prerank.recalibration import Recalibrator
 
 
@@ -42,7 +52,10 @@ def recalibrate(
     observations: Observations = None,
     out: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="Corrected forecasts, equally weighted draws; the suffix says the format."),
+        typer.Option(
+            metavar="FILE",
+            help="Corrected forecasts, equally weighted draws, in a format by the suffix; of a hub a folder.",
+        ),
     ] = ...,  # type: ignore[assignment]  # an option that must be given
     apply: Annotated[
         Path | None,
@@ -76,10 +89,16 @@ def recalibrate(
     value: Value = None,
     observation: Observation = None,
     axes: Axes = None,
+    members: Members = None,
+    time: Time = None,
+    lead_units: LeadUnits = None,
     block: Block = None,
     prerank: Preranks = None,
     seed: Seed = 0,
     replicates: Replicates = 999,
+    plot: Plot = None,
+    html: Html = None,
+    title: Title = None,
     as_json: AsJson = False,
     fail: Annotated[
         bool, typer.Option("--fail", help="End with status 1 if the corrected forecast is miscalibrated.")
@@ -91,6 +110,8 @@ def recalibrate(
 
     prerank recalibrate past.csv seen.csv --apply new.csv --out corrected.csv   (fits on all, corrects the new ones)
 
+    prerank recalibrate hub --model a-csv --before 2025-01-18 --out corrected-hub --html report.html
+
     prerank recalibrate past.nc --block time --before 2024-07-01 --out corrected.nc
 
     prerank recalibrate past.npz --save learnt.safetensors --out corrected.npz
@@ -98,32 +119,59 @@ def recalibrate(
     prerank recalibrate new.npz --load learnt.safetensors --out corrected.npz
     """
     _refuse_contradictions(apply, apply_observations, share, before, save, load)
-    require_outputs({"--out": out, "--save": save}, (forecasts, observations, apply, apply_observations, load))
+    is_hub = (forecasts / "model-output").is_dir()  # then --out is a folder
+    outputs = {"--out": None if is_hub else out, "--save": save, "--plot": plot, "--html": html}
+    require_outputs(outputs, (forecasts, observations, apply, apply_observations, load))
     require_inputs(forecasts, observations, apply, apply_observations, load)
     from prerank.cli.cases import Read  # torch and pandas load slowly
+    from prerank.cli.repeating import command_line
     from prerank.io import read_forecasts, write_forecasts
     from prerank.io.write import require_output
 
-    require_output(out)
+    if plot is not None:
+        require_picture(plot)
+    if not is_hub:
+        require_output(out)
     naming = naming_of(ctx.params)
     past = read_forecasts(forecasts, observations, naming, need_observations=load is None)
+    _refuse_several(past)
     block = block_of(block, past)
     found = Read.of(past, block)
-    other = None
+    other, like = None, past.layout
     if apply is not None:
-        other = Read.of(read_forecasts(apply, apply_observations, naming, need_observations=False), block)
-        other = other.with_targets(found.names, "those to learn from")
+        new = read_forecasts(apply, apply_observations, naming, need_observations=False)
+        other, like = Read.of(new, block).with_targets(found.names, "those to learn from"), new.layout
+    require_output(out, like)
     preranks = preranks_named(prerank, found.found.y.shape[1])
-    task = _Task(preranks, draws, seed, replicates)
+    task = _Task(preranks, draws, seed, replicates, like, ctx.params["block"] is None, [])
     result = (
         task.loaded(load, found) if load is not None else task.fitted(found, other, share, before, save is not None)
     )
-    write_forecasts(out, result.corrected, naming)
+    result = result._replace(
+        notes=list(dict.fromkeys([*past.notes, *result.notes, *task.said, *result.corrected.notes]))
+    )
+    if result.comparison is None and (html or plot):
+        raise ValueError(
+            "nothing that was corrected has been observed, so there is no report; leave out --html and --plot"
+        )
+    write_forecasts(out, result.corrected, naming, like=like)
+    if plot is not None:
+        result.judgement.plot(plot)
+    if html is not None:
+        result.judgement.to_html(html, title=title or f"Is {out.name} calibrated?", command=command_line(ctx))
     if save is not None:
         result.recalibrator.save(save)
     typer.echo(result.document(out, seed) if as_json else printable(result.text(out)))
     if fail and result.comparison is not None and result.comparison.after.calibrated is False:
         raise typer.Exit(1)
+
+
+def _refuse_several(found: "Matched") -> None:
+    if found.by is not None:
+        names = sorted({str(label) for label in found.columns[found.by]})
+        raise ValueError(
+            f"a correction is learnt for one {found.by}, not for {', '.join(names)} together; give one of them"
+        )
 
 
 def _refuse_contradictions(apply: Any, seen: Any, share: Any, before: Any, save: Any, load: Any) -> None:
@@ -148,6 +196,15 @@ class _Result(NamedTuple):
     comparison: "Comparison | None"
     judged: str
     notes: list[str]
+
+    @property
+    def judgement(self) -> "Check":
+        """The check of the corrected forecasts, which says what it was before."""
+        assert self.comparison is not None
+        one = self.comparison
+        before = f"before the correction: {one.before.verdict}"
+        score = f"energy score {one.score_before:.4g} before and {one.score_after:.4g} after the correction"
+        return replace(one.after, notes=(self.judged.rstrip(":"), before, score, *self.notes, *one.after.notes))
 
     def text(self, out: Path) -> str:
         n_cases, n_draws, n_targets = self.corrected.members.shape
@@ -182,6 +239,10 @@ class _Task(NamedTuple):
     draws: int | None
     seed: int
     replicates: int
+    like: Any
+    proposed: bool
+    """Whether blocks are those that the kind of file proposes."""
+    said: list[str]
 
     def fitted(
         self, found: "Read", other: "Read | None", share: float | None, before: str | None, keep: bool
@@ -223,17 +284,23 @@ class _Task(NamedTuple):
         from prerank.cli.cases import AXES
         from prerank.recalibration import Recalibrator
 
+        blocks = cases.blocks
+        if self.proposed and blocks is not None and (n_blocks := len(set(blocks))) < FEWEST:
+            blocks = None
+            self.said.append(f"{n_blocks} blocks are too few to learn by, so runs of cases are taken in their place")
         recalibrator = Recalibrator(self.preranks, seed=self.seed)
-        return recalibrator.fit(cases.found.members, cases.found.y, blocks=cases.blocks, axes=AXES)
+        return recalibrator.fit(cases.found.members, cases.found.y, blocks=blocks, axes=AXES)
 
     def _corrected(self, recalibrator: "Recalibrator", cases: "Read") -> Any:
         from prerank.cli.cases import AXES
         from prerank.forecasts import equally_weighted_draws
+        from prerank.io.write import admissible
 
         law = recalibrator.transform(cases.found.members, axes=AXES)
         n_draws = self.draws or cases.found.members.shape[1]
         drawn = equally_weighted_draws(law, n_draws, self.seed, "corrected")
-        return cases.found._replace(members=drawn.members.cpu().numpy())
+        members, notes = admissible(drawn.members.cpu().numpy(), self.like)
+        return cases.found._replace(members=members, notes=tuple(notes))
 
     def _compared(self, cases: "Read", corrected: Any) -> "Comparison":
         from prerank.cli.cases import AXES

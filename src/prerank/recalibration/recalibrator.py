@@ -53,7 +53,7 @@ class Recalibrator(BaseEstimator):
 
     Fit it on cases that the forecast itself was not fitted on, and judge the result on others again: `check(y, corrected)`.
 
-    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `target_names_` (None without labels),
+    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `target_names_` (or None),
     `n_features_`, `notes_` (what was left out of the fit), `densities_`
     (densities of old PITs, for `prerank.plotting.recalibration.recalibration_figure`) and `tied_` (share of
     repeated observations by target).
