@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from prerank.forecasts.support import refuse_outside_support
 from prerank.inputs import Cases
 from prerank.inputs.lazy_members import LazyMembers
 from prerank.preranks import Contrast, Marginal, PreRank, SquaredDifference, needs_of
+from prerank.preranks.selection import in_units, of_cases
 from prerank.preranks.table1 import listed_preranks
 
 _LARGE = 1 << 26  # numbers that are ranked from which a check takes seconds
@@ -78,7 +80,7 @@ class MemorySource:
 
     def __init__(self, cases: Cases, asked: Asked) -> None:
         self.cases, self.asked = cases, asked
-        self.preranks = asked.listed(cases.n_targets)
+        self.preranks = in_units(of_cases(asked.listed(cases.n_targets), cases.index.kept), cases.units.divisors)
 
     def test(
         self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int
@@ -94,6 +96,13 @@ class MemorySource:
             case_weights=weights,
             n_groups=n_groups,
         )
+
+    def of_preranks(self, names: Sequence[str]) -> "MemorySource":
+        """The same data looked at through some of the pre-ranks, in this order, whose PITs are not computed again."""
+        some = copy(self)
+        some.preranks = [next(item for item in self.preranks if item.name == name) for name in names]
+        some._pit = replace(self._pit, parts=tuple(part for name in names for part in self._pit.of(name).parts))
+        return some
 
     @cached_property
     def _pit(self) -> ProjectedPIT:
@@ -135,7 +144,7 @@ class LazySource:
     def __init__(self, cases: Cases, asked: Asked) -> None:
         assert isinstance(cases.forecast, LazyMembers)
         self.cases, self.asked, self.members = cases, asked, cases.forecast
-        self.preranks = asked.listed(cases.n_targets)
+        self.preranks = in_units(asked.listed(cases.n_targets), cases.units.divisors)
 
     def test(
         self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int
