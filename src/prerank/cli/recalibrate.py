@@ -293,12 +293,12 @@ class _Task(NamedTuple):
 
     def _corrected(self, recalibrator: "Recalibrator", cases: "Read") -> Any:
         from prerank.cli.cases import AXES
-        from prerank.forecasts import Ensemble, equally_weighted_draws
+        from prerank.forecasts import equally_weighted_draws
         from prerank.io.write import admissible
 
         law = recalibrator.transform(cases.found.members, axes=AXES)
         n_draws = self.draws or cases.found.members.shape[1]
-        drawn = law if isinstance(law, Ensemble) else equally_weighted_draws(law, n_draws, self.seed, "corrected")
+        drawn = equally_weighted_draws(law, n_draws, self.seed, "corrected")
         members, notes = admissible(drawn.members.cpu().numpy(), self.like)
         return cases.found._replace(members=members, notes=tuple(notes))
 

@@ -15,7 +15,7 @@ from prerank.calibration.checks import require_exponent, require_whole
 from prerank.calibration.confidence import FEWEST_BLOCKS
 from prerank.calibration.testing import MOST_GROUPS
 from prerank.diagnosis.data_warnings import about_data
-from prerank.diagnosis.execution import Asked, Source, prepared, source_of
+from prerank.diagnosis.execution import Asked, Source, prepare, source_of
 from prerank.diagnosis.groups import GroupedCheck, grouped
 from prerank.diagnosis.reproduce import call_of
 from prerank.diagnosis.result import Check, tables
@@ -141,7 +141,7 @@ def check(
     cases = Cases.of(y, forecast, axes, joint=joint, lazy=True)
     if observation_weights is not None and isinstance(cases.forecast, LazyMembers):
         raise ValueError("observation_weights go with member weights, which a forecast of Dask chunks has not")
-    cases = prepared(cases, asked).along(
+    cases = prepare(cases, asked).along(
         case_ids=case_ids,
         case_weights=case_weights,
         observation_weights=observation_weights,
