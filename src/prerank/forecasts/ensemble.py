@@ -171,3 +171,55 @@ class Ensemble:
             reference = reference.select(cases)
         weights = None if self.weights is None else self.weights[..., cases, :]
         return Ensemble(self.members[..., cases, :, :], weights, reference)
+
+    def to_xarray(self, like: Any = None) -> Any:
+        """The members as an `xarray.DataArray` along case, member and target.
+
+        Parameters
+        ----------
+        like : DataFrame or DataArray, shape (n_cases, n_targets), optional
+            Whose labels of cases and targets are taken, such as the observations.
+
+        Returns
+        -------
+        xarray.DataArray
+            The members; weights, if there are any, as the coordinate "weight".
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> y = pd.DataFrame([[1.0, 2.0]], columns=["Oslo", "Voss"])
+        >>> Ensemble(torch.zeros(1, 5, 2)).to_xarray(y)["target"].values.tolist()
+        ['Oslo', 'Voss']
+        """
+        from prerank.forecasts.labelled import as_data_array
+
+        array = as_data_array(self.members.detach().cpu().numpy(), like)
+        if self.weights is not None:
+            array = array.assign_coords(weight=(("case", "member"), self.weights.detach().cpu().numpy()))
+        return array
+
+    def to_frame(self, like: Any = None) -> Any:
+        """The members as a `pandas.DataFrame` with a row per case, member and target, which `from_long` reads.
+
+        Parameters
+        ----------
+        like : DataFrame or DataArray, shape (n_cases, n_targets), optional
+            Whose labels of cases and targets are taken, such as the observations.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns of the cases, "member", "target" and "value"; weights, if there are any, in "weight".
+
+        Examples
+        --------
+        >>> Ensemble(torch.zeros(1, 2, 2)).to_frame().columns.tolist()
+        ['case', 'member', 'target', 'value']
+        """
+        from prerank.forecasts.labelled import as_long_frame
+
+        frame = as_long_frame(self.members.detach().cpu().numpy(), like)
+        if self.weights is not None:
+            frame["weight"] = self.weights.detach().cpu().numpy().repeat(self.n_targets)
+        return frame

@@ -85,13 +85,17 @@ def read_wide(
             raise DataError(_not_there(forecasts, name, table, named))
     columns = _members(forecasts, table, members, [*named, *keep])
     time = time or _only_time(forecasts, table, [*named, *columns], bool(case))
-    notes: list[str] = []
+    notes = [f"members: the {len(columns)} columns {listed(columns)}"]
+    proposed = False
     if time is not None:
         table = table.assign(**{time: _as_times(forecasts, table[time], time)})
+        zone = getattr(table[time].dt, "tz", None)
+        if zone is not None:
+            notes.append(f"{time} is taken in the time zone {zone}")
         if not joint and table[time].dt.normalize().duplicated().any() and not case:
-            joint = ["hour"]
+            joint, proposed = ["hour"], True
             notes.append(f"joint: the hours of a day, of {time}, as nothing else was said")
-    case_columns, target_columns = _split(forecasts, table, time, case, joint, bool(notes))
+    case_columns, target_columns = _split(forecasts, table, time, case, joint, proposed)
     case_codes, case_labels = coded(case_columns)
     if target_columns:
         target_codes, target_labels = coded(target_columns)
