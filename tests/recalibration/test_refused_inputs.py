@@ -226,7 +226,7 @@ OPTIONS: dict[str, tuple[Any, str]] = {
     "features empty": (by_features(F[:, :0]), "a row for each"),
     "features enormous": (by_features(1e300 * F), "features go up to .*rescale them"),
     "a members' step for a law": (lambda: Recalibrator(steps=[Dressing()]).fit(law(), Y), r"use Affine\(\) instead"),
-    "a law's step for members": (lambda: Recalibrator(steps=[Tilt()]).fit(E, Y), r"put Dressing\(\) before it"),
+    "a law's step for members": (lambda: Recalibrator(steps=[Tilt()]).fit(E, Y), r"put ErrorLaw\(\) before it"),
     "one member": (lambda: affine().fit(E[:, :1], Y), "at least 2 members"),
     "members that agree": (lambda: affine().fit(0 * E, Y), "agree in every case"),
     "one case": (lambda: affine().fit(E[:1], Y[:1]), "1 cases are too few"),

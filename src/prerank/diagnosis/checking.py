@@ -150,7 +150,7 @@ def check(
     )
     source, notes = source_of(cases, asked), [*cases.notes, *about_data(cases)]
     if cases.groups is None:
-        return _one(source, asked, None, notes)
+        return check_of(source, asked, None, notes)
     names = cases.group_names
     if len(names) > MOST_GROUPS:
         raise ValueError(
@@ -160,13 +160,13 @@ def check(
     checks = {}
     for number, name in enumerate(names):
         try:
-            checks[name] = _one(source, asked, (cases.groups == number).nonzero()[:, 0], [], len(names))
+            checks[name] = check_of(source, asked, (cases.groups == number).nonzero()[:, 0], [], len(names))
         except ValueError as error:
             raise ValueError(f"group {label_text(name)}: {error}") from None
     return grouped(checks, notes)
 
 
-def _one(source: Source, asked: Asked, rows: Tensor | None, notes: list[str], n_groups: int = 1) -> Check:
+def check_of(source: Source, asked: Asked, rows: Tensor | None, notes: list[str], n_groups: int = 1) -> Check:
     """The check of some of the cases, one of `n_groups` groups, or of all."""
     labels, weights = source.cases.blocks, source.cases.weights
     if rows is not None:

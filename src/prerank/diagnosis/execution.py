@@ -1,7 +1,8 @@
 """Where the PITs of a check come from: a forecast in memory, ranked at once, or members that are read in chunks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from prerank.forecasts.support import refuse_outside_support
 from prerank.inputs import Cases
 from prerank.inputs.lazy_members import LazyMembers
 from prerank.preranks import Contrast, Marginal, PreRank, SquaredDifference, needs_of
+from prerank.preranks.selection import in_units, of_cases
 from prerank.preranks.table1 import listed_preranks
 
 
@@ -75,7 +77,7 @@ class MemorySource:
 
     def __init__(self, cases: Cases, asked: Asked) -> None:
         self.cases, self.asked = cases, asked
-        self.preranks = asked.listed(cases.n_targets)
+        self.preranks = in_units(of_cases(asked.listed(cases.n_targets), cases.index.kept), cases.units.divisors)
 
     def test(
         self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int
@@ -91,6 +93,13 @@ class MemorySource:
             case_weights=weights,
             n_groups=n_groups,
         )
+
+    def of_preranks(self, names: Sequence[str]) -> "MemorySource":
+        """The same data looked at through some of the pre-ranks, in this order, whose PITs are not computed again."""
+        some = copy(self)
+        some.preranks = [next(item for item in self.preranks if item.name == name) for name in names]
+        some._pit = replace(self._pit, parts=tuple(part for name in names for part in self._pit.of(name).parts))
+        return some
 
     @cached_property
     def _pit(self) -> ProjectedPIT:
@@ -132,7 +141,7 @@ class LazySource:
     def __init__(self, cases: Cases, asked: Asked) -> None:
         assert isinstance(cases.forecast, LazyMembers)
         self.cases, self.asked, self.members = cases, asked, cases.forecast
-        self.preranks = asked.listed(cases.n_targets)
+        self.preranks = in_units(asked.listed(cases.n_targets), cases.units.divisors)
 
     def test(
         self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int

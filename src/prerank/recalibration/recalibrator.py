@@ -24,7 +24,6 @@ from prerank.preranks import PreRank
 from prerank.preranks.table1 import listed_preranks
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.atoms import in_words, tied_shares
-from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.error_law import ErrorLaw, FittedErrorLaw
 from prerank.recalibration.features import Features, raw_features
 from prerank.recalibration.folds import folds_of
@@ -45,11 +44,17 @@ class PITDensities(NamedTuple):
 class Recalibrator(BaseEstimator):
     """Learn on held-out cases how a forecast goes wrong, and correct other forecasts of the same kind.
 
-    `preranks` are what the tilt looks along, the paper's without it. `steps` are what is done, in this order: by default
-    `(Affine(), Tilt(), Tilt())`, the second tilt along PITs of what the first has made, for a bare `Ensemble`
-    `(Dressing(), Tilt())`, and with features a `Tilt(degree=2, by_features=True)` before the others. Every step but dressing
-    may find that nothing has to be changed, which is the usual answer for a calibrated forecast. Cross-validation has
-    `n_folds` folds; everything random depends on `seed`.
+    `preranks` are what the tilt looks along and what an ensemble is tested by, the paper's without it. `steps` are what is
+    done, in this order: by default `(Affine(), Tilt(), Tilt())`, the second tilt along PITs of what the first has made,
+    with features a `Tilt(degree=2, by_features=True)` before them, and for a bare `Ensemble` `(ErrorLaw(),)`, which takes
+    features itself. Every step but dressing may find that nothing has to be changed, which is the usual answer for a
+    calibrated forecast. Every step learns from forecasts by fits of the step before that have not seen the case, where it
+    has them.
+
+    Cross-validation has `n_folds` folds: runs where cases stand in an order, that of blocks which are numbers or times, of
+    labels of cases which are times, or of the members of an `Ensemble`; otherwise cases are dealt at random. `gap`
+    blocks on both sides of a run are not learnt from when it is left out, for cases that share valid times. Everything
+    random depends on `seed`. Fewer than two blocks (cases without them) for each fold are refused.
 
     Fit it on cases that the forecast itself was not fitted on, and judge the result on others again: `check(y, corrected)`.
 
@@ -125,6 +130,8 @@ class Recalibrator(BaseEstimator):
             for place, step in enumerate(steps):
                 if place and step == steps[place - 1] and not fitted[-1].changed:
                     continue  # what changed nothing changes nothing again
+                if isinstance(step, Tilt) and fitted and _left_members(fitted[-1]):
+                    break  # members that are right, or need but a move, have no law to be tilted
                 learnt = step.fit(current, held_out)
                 corrected = getattr(learnt, "out_of_fold", None)
                 if corrected is None:
@@ -245,6 +252,10 @@ class Recalibrator(BaseEstimator):
         return result
 
 
+def _left_members(step: Fitted) -> bool:
+    return isinstance(step, FittedErrorLaw) and (not step.changed or step.moves is not None)
+
+
 def _transformed(step: Fitted, forecast: Forecast, features: Tensor | None) -> Forecast:
     if isinstance(step, FittedTilt | FittedErrorLaw) and step.n_features:
         return step.transform(forecast, features)
@@ -253,9 +264,9 @@ def _transformed(step: Fitted, forecast: Forecast, features: Tensor | None) -> F
 
 def _listed_steps(steps: Any, forecast: Forecast, with_features: bool) -> list[Step]:
     if steps is None:
-        transport: Step = Dressing() if isinstance(forecast, Ensemble) else Affine()
-        again = [] if isinstance(forecast, Ensemble) else [Tilt()]
-        return [transport, *([Tilt(degree=2, by_features=True)] if with_features else []), Tilt(), *again]
+        if isinstance(forecast, Ensemble):
+            return [ErrorLaw()]
+        return [Affine(), *([Tilt(degree=2, by_features=True)] if with_features else []), Tilt(), Tilt()]
     listed = [steps] if hasattr(steps, "fit") or not isinstance(steps, Sequence) else list(steps)
     for step in listed:
         if isinstance(step, type) or not hasattr(step, "fit") or _learns_from_y(step):
