@@ -6,6 +6,14 @@ Also what others have published to the same end, in the same interface, and join
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.copula_coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
 from prerank.recalibration.dressing import Dressing
+from prerank.recalibration.joint_from_margins import (
+    EmpiricalCopula,
+    GaussianCopula,
+    Independence,
+    JointFromMargins,
+    margins_kept,
+)
+from prerank.recalibration.marginal_forecasts import DistributionMargins, QuantileMargins
 from prerank.recalibration.published_methods import HDRRecalibration, LatentRecalibration
 from prerank.recalibration.quantiles import marginal_quantiles
 from prerank.recalibration.recalibrator import PITDensities, Recalibrator
@@ -17,15 +25,21 @@ from prerank.recalibration.tilted import Tilted
 __all__ = [
     "Affine",
     "Coverage",
+    "DistributionMargins",
     "Dressing",
+    "EmpiricalCopula",
     "EnsembleCopulaCoupling",
     "Fitted",
+    "GaussianCopula",
     "HDRRecalibration",
     "HeldOut",
     "HighestDensityRegions",
+    "Independence",
+    "JointFromMargins",
     "LatentRecalibration",
     "PITDensities",
     "PredictionRegion",
+    "QuantileMargins",
     "RecalibratedMargins",
     "Recalibrator",
     "SchaakeShuffle",
@@ -34,4 +48,5 @@ __all__ = [
     "Tilted",
     "Volume",
     "marginal_quantiles",
+    "margins_kept",
 ]
