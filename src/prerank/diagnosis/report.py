@@ -293,6 +293,7 @@ def _panel(panel: PreRankPanel, places: np.ndarray, strings: _Strings, most: int
         "r": strings(panel.reading, 1000),
         **({"t": strings(panel.sentence, 1000)} if panel.sentence else {}),
         "f": int(panel.failed),
+        **({"u": 1} if panel.by_rank else {}),
         "e": _short(panel.pce),
         "x": _short(panel.expected_pce),
         "p": _short(panel.adjusted_p_value),

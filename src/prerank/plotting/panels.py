@@ -1,6 +1,6 @@
 """The numbers behind the pictures of a check: the figure and the HTML report draw the same values."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,8 @@ class ProjectionPanel(NamedTuple):
 class PreRankPanel(NamedTuple):
     """One pre-rank: its row of the table, its projections, and the consistency band (low, high) of histogram bins.
 
-    `sentence` says in plain words how it fails, and is empty where it does not.
+    `sentence` says in plain words how it fails, and is empty where it does not. `by_rank`: a bin is a rank, of which there
+    are few.
     """
 
     name: str
@@ -46,6 +47,7 @@ class PreRankPanel(NamedTuple):
     reading: str
     failed: bool
     sentence: str = ""
+    by_rank: bool = False
 
     @property
     def worst(self) -> int:
@@ -103,3 +105,34 @@ def ratio(pce: float, expected_pce: float) -> float:
     if expected_pce > 0:
         return pce / expected_pce
     return 0.0 if pce == 0 else float("inf")
+
+
+def fitting_names(names: Sequence[str], length: int) -> list[str]:
+    """Names of at most `length` signs that stay different: cut at the end, or where that is not enough at the beginning.
+
+    >>> fitting_names(["temperature at Oslo", "temperature at Voss", "rain"], 12)
+    ['…at Oslo', '…at Voss', 'rain']
+    >>> fitting_names(["a long name", "another"], 6)
+    ['a lon…', 'anoth…']
+    """
+    cut = [name if len(name) <= length else f"{name[: length - 1]}…" for name in names]
+    alike: dict[str, list[int]] = {}
+    for place, name in enumerate(cut):
+        alike.setdefault(name, []).append(place)
+    for places in alike.values():
+        full = [names[place] for place in places]
+        if len(set(full)) < 2:
+            continue
+        shared = next(
+            (k for k, signs in enumerate(zip(*full, strict=False)) if len(set(signs)) > 1), min(map(len, full))
+        )
+        begin = max(0, full[0].rfind(" ", 0, max(shared - 3, 0)) + 1)
+        begin = begin if shared - begin < length - 2 else shared
+        ends = [f"…{name[begin:]}" for name in full]
+        ends = [end if len(end) <= length else f"{end[: length - 1]}…" for end in ends]
+        for number, place in enumerate(places, 1):
+            tag = f"…{number}"
+            cut[place] = (
+                ends[number - 1] if len(set(ends)) == len(ends) else full[number - 1][: length - len(tag)] + tag
+            )
+    return cut
