@@ -8,9 +8,10 @@ import pytest
 import torch
 from scipy import stats
 
-from prerank import Ensemble, Marginal, Scale, corrected_pce, pce_interval, pce_test, projected_pit
-from prerank.calibration import centred_levels
+from prerank import Ensemble, Location, Marginal, Scale, check, corrected_pce, pce_interval, pce_test, projected_pit
+from prerank.calibration import centred_levels, chi_square_test, ks_test
 from prerank.calibration.confidence import pce_intervals_of_groups
+from prerank.calibration.null import maximum_null
 from prerank.calibration.projected_pits import ProjectedPIT
 from prerank.randomness import bits_of_steps, case_keys
 
@@ -127,3 +128,62 @@ def test_intervals_of_groups_are_those_of_each_group_for_any_replicates_and_seed
     ]
     np.testing.assert_allclose(np.array(own), np.array(together), rtol=1e-12)
     assert len({row[0].high for row in together}) == 3
+
+
+@pytest.mark.parametrize("n_members", [4, None])
+def test_untied_ranks_without_points_are_drawn_for_weighted_cases(n_members):
+    """Every rank is as probable as another, and a rank is an interval; continuous PITs are even."""
+    n_cases, n_replicates, seed = 30, 19, 3
+    generator = torch.Generator().manual_seed(8)
+    x = torch.randn(n_cases, 5, 2, dtype=torch.float64, generator=generator)
+    if n_members is None:
+        pit, n_codes = ProjectedPIT.of_values(torch.rand(n_cases, 1, generator=generator), ("a",), ("a",)), 1 << 18
+    else:
+        pit, n_codes = projected_pit(x[:, 0], Ensemble(x[:, 1:]), Location()), n_members + 1
+    weights = torch.rand(n_cases, generator=generator, dtype=torch.float64) + 0.5
+    test = pce_test(pit, n_replicates=n_replicates, seed=seed, case_weights=weights)
+    assert test.nulls == ("points",)
+    keys = case_keys(seed, torch.arange(n_cases), "uniform")
+    chosen = ((bits_of_steps(keys, 0, n_replicates) * n_codes) >> 31).numpy()
+    levels, share = (np.arange(100) + 0.5) / 100, (weights / weights.sum()).numpy()
+    width = 1 / n_codes if n_members else 1e-12
+    lower = chosen / n_codes if n_members else (chosen + 0.5) / n_codes
+    below = np.clip((levels[:, None, None] - lower) / width, 0, 1)  # levels, cases, replicates
+    expected = np.abs(np.einsum("jnb,n->jb", below, share) - levels[:, None]).mean(0)
+    np.testing.assert_allclose(test.replicates[:, 0], np.sort(expected), rtol=1e-9)
+
+
+def test_the_band_of_a_few_cases_is_bonferronis():
+    """Of fewer than ten cases the largest deviation of each of K curves has a share of the five percent."""
+    n_cases, n_targets = 6, 4
+    values = torch.rand(n_cases, n_targets, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    test = pce_test(ProjectedPIT.of_values(values, tuple("abcd"), ("all",) * n_targets))
+    assert test.nulls == ("exact",)
+    largest = maximum_null(n_cases, centred_levels(100), None, False)
+    width = float(test.band_width[0])
+    assert (largest > width).mean() <= 0.05 / n_targets <= (largest > width * (1 - 1e-6)).mean()
+
+
+def test_ties_of_unequal_cases_are_those_of_all_cases_together():
+    """Four cases with three members that tie, twelve with five that do not."""
+    points = torch.arange(6.0).expand(16, 6)[..., None].clone()
+    members, y = points[:, 1:], points[:, 0]
+    members[:4, :3] = y[:4, None]
+    members[:4, 3:] = torch.nan
+    part = check(y, members, [Marginal()]).pit.parts[0]
+    assert part.tied.tolist() == [4 / 16]
+    assert part.ties.tolist() == [4 / 16]
+    assert "3 to 5 members" in part.method
+
+
+def test_what_is_expected_of_ranks_that_tie_without_their_points_is_what_signs_give():
+    x = torch.randn(60, 5, 3, generator=torch.Generator().manual_seed(4)).round()
+    test = pce_test(projected_pit(x[:, 0], Ensemble(x[:, 1:]), Marginal()))
+    assert test.nulls == ("signs",)
+    assert float(test.expected_pce[0]) == pytest.approx(float(test.replicates[:, 0].mean()), rel=1e-9)
+
+
+def test_other_tests_of_pits_in_single_precision_are_those_of_the_same_numbers():
+    pit = torch.rand(200, 2, generator=torch.Generator().manual_seed(6))
+    for other in (ks_test, chi_square_test):
+        assert torch.equal(other(pit), other(pit.double()))

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.distributions import Cauchy, Distribution, Independent, Laplace, StudentT, constraints
@@ -13,6 +14,7 @@ from prerank.randomness import numpy_generator
 from prerank.recalibration.atoms import has_atoms, in_words, tied_shares
 from prerank.recalibration.features import Features, raw_features, standardised
 from prerank.recalibration.folds import best_if_any, folds_of, mean_and_error, most_cautious
+from prerank.recalibration.order import Order
 from prerank.recalibration.steps import FOR_MOMENTS, moments, require_spread
 
 CPU = torch.device("cpu")
@@ -206,3 +208,43 @@ def test_the_share_of_repeated_observations_is_counted_target_by_target():
     y = torch.tensor([[0.0, 1.0], [0.0, 2.0], [3.0, 4.0], [0.0, 1.0]])
     assert tied_shares(y).tolist() == [0.75, 0.5]
     assert tied_shares(y).dtype == torch.float64
+
+
+def test_blocks_with_an_order_are_cut_into_runs():
+    days = np.repeat(np.arange("2024-01-01", "2024-01-11", dtype="datetime64[D]"), 2)
+    for blocks in (days, days.astype(str), np.repeat(np.arange(10), 2), np.repeat(np.arange(10), 2)[::-1]):
+        folds = folds_of(20, 5, blocks, 3, CPU)
+        by_time = folds.fold if blocks[0] < blocks[-1] else folds.fold.flip(0)
+        assert by_time.tolist() == [place // 4 for place in range(20)]
+    names = [f"place {n % 10}" for n in range(20)]
+    assert folds_of(20, 5, names, 3, CPU).fold.tolist() != [place // 4 for place in range(20)]
+    assert folds_of(20, 5, None, 3, CPU, in_order=True).fold.tolist() == [place // 4 for place in range(20)]
+
+
+def test_a_block_that_fills_several_runs_leaves_none_empty():
+    folds = folds_of(24, 3, [0] * 14 + list(range(1, 11)), 0, CPU)
+    assert folds.fold.unique().tolist() == [0, 1, 2]
+
+
+def test_cases_within_the_gap_are_not_learnt_from():
+    folds = folds_of(20, 4, None, 0, CPU, in_order=True, gap=2)
+    assert folds.without[1].nonzero()[:, 0].tolist() == [0, 1, 2, *range(12, 20)]
+    assert folds_of(20, 4, None, 0, CPU).without.sum(1).tolist() == [15] * 4
+    with pytest.raises(ValueError, match="gap=2 is for cases in an order, and these have none"):
+        folds_of(20, 4, None, 0, CPU, gap=2)
+    with pytest.raises(ValueError, match="gap=15 leaves nothing to learn from beside fold 1 of 4"):
+        folds_of(20, 4, None, 0, CPU, in_order=True, gap=15)
+
+
+@pytest.mark.parametrize(
+    ("cases", "targets", "order"),
+    [
+        (pd.date_range("2024-01-01", periods=4), [1, 2, 3], (True, True)),
+        (pd.date_range("2024-01-04", periods=4, freq="-1D"), [3, 1, 2], (False, False)),
+        (["a", "b", "c", "d"], ["h1", "h2", "h3"], (False, False)),
+        (pd.RangeIndex(4), pd.to_timedelta([6, 12, 18], "h"), (False, True)),
+    ],
+)
+def test_labels_say_whether_there_is_an_order(cases, targets, order):
+    assert Order.of(pd.DataFrame(np.zeros((4, 3)), cases, targets), np.zeros((4, 5, 3))) == order
+    assert Order.of(np.zeros((4, 3)), np.zeros((4, 5, 3))) == (False, False)

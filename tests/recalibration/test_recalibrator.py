@@ -235,7 +235,7 @@ def test_steps_are_the_same_after_a_file(tmp_path):
             assert torch.equal(kept, value) if isinstance(value, torch.Tensor) else kept == value
     assert isinstance(back[3].verdict, Verdict)
     with pytest.raises(
-        TypeError, match="cannot be saved: a file holds FittedAffine, FittedDressing, FittedTilt, never"
+        TypeError, match="cannot be saved: a file holds FittedAffine, FittedDressing, FittedErrorLaw, FittedTilt, never"
     ):
         write(tmp_path / "other", (Noted(1),), {})
 

@@ -3,9 +3,11 @@
 Also what others have published to the same end, in the same interface, and joint prediction regions.
 """
 
+from prerank.recalibration.about_mean import members_about_mean
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.copula_coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
 from prerank.recalibration.dressing import Dressing
+from prerank.recalibration.error_law import ErrorLaw
 from prerank.recalibration.joint_from_margins import (
     EmpiricalCopula,
     GaussianCopula,
@@ -29,6 +31,7 @@ __all__ = [
     "Dressing",
     "EmpiricalCopula",
     "EnsembleCopulaCoupling",
+    "ErrorLaw",
     "Fitted",
     "GaussianCopula",
     "HDRRecalibration",
@@ -49,4 +52,5 @@ __all__ = [
     "Volume",
     "marginal_quantiles",
     "margins_kept",
+    "members_about_mean",
 ]

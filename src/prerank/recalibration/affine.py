@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +19,7 @@ from prerank.randomness import numpy_generator
 from prerank.recalibration._lbfgs import smallest
 from prerank.recalibration.atoms import has_atoms
 from prerank.recalibration.folds import best_if_any, mean_and_error
-from prerank.recalibration.steps import HeldOut, has_moments, moments, require_spread
+from prerank.recalibration.steps import NOT_SAVED, HeldOut, has_moments, moments, require_spread
 from prerank.scores import energy_score
 
 _TEMPORARIES = 4  # that a loss keeps for its gradient, about
@@ -126,8 +126,7 @@ class Affine:
         unit = law.scale.square().mean((0, 1)).sqrt()
         # row 0 is everything, row f + 1 everything but fold f
         fold = held_out.folds.fold
-        used = torch.stack([fold == fold, *(fold != f for f in range(held_out.folds.n_folds))]).double()
-        used = used * held_out.weights.double()
+        used = torch.cat([torch.ones_like(fold)[None], held_out.folds.without]).double() * held_out.weights.double()
         found = torch.zeros(len(used), 2, y.shape[-1], dtype=torch.float64, device=y.device)
         before, gains, candidates = (law.told * law.log_density(y)).sum(-1), [], []
         for ridge in sorted(self.ridges, reverse=True):
@@ -144,7 +143,12 @@ class Affine:
         if isinstance(forecast, Ensemble) and _harms(forecast, held_out, found[1:, 0] * unit, found[1:, 1].exp()):
             return _nothing(held_out, why="harm")
         shift, log_scale = found[0]
-        return FittedAffine(shift * unit, log_scale.exp(), ridge, gain, error, held_out.seed)
+        own = found[1 + fold]
+        movable, out_of_fold = normal_as_mixture(forecast), None
+        if isinstance(movable, GaussianMixture | Ensemble):
+            out_of_fold = moved(movable, own[:, 0] * unit, own[:, 1].exp(), held_out.seed)
+        scale = log_scale.exp()
+        return FittedAffine(shift * unit, scale, ridge, gain, error, held_out.seed, out_of_fold=out_of_fold)
 
 
 def _nothing(held_out: HeldOut, **why: Any) -> "FittedAffine":
@@ -188,6 +192,19 @@ def _fit(law: Marginals, y: Tensor, unit: Tensor, used: Tensor, ridge: float, st
     return smallest(cost, [of(cases) for cases in few], start)
 
 
+def moved(forecast: Forecast, shift: Tensor, scale: Tensor, seed: int) -> Forecast:
+    """A forecast with every target shifted and stretched about its mean: all cases alike (D,), or each by itself (N, D)."""
+    if isinstance(forecast, GaussianMixture | Ensemble):
+        mean = forecast.mean[..., None, :]
+        shift, scale = (part.to(mean)[..., None, :] for part in (shift, scale))
+        if isinstance(forecast, Ensemble):
+            return Ensemble(mean + shift + scale * (forecast.members - mean), forecast.weights)
+        loc = mean + shift + scale * (forecast.loc - mean)
+        return GaussianMixture(forecast.logits, loc, scale[..., :, None] * forecast.scale_tril)
+    assert isinstance(forecast, Distribution)
+    return Moved(forecast, moments(forecast, seed)[0], shift, scale)
+
+
 @dataclass(frozen=True, eq=False)
 class FittedAffine:
     """Shift and scale (D,) of the targets, the ridge (None: no change), and the gain per case on held-out folds in nats.
@@ -203,6 +220,7 @@ class FittedAffine:
     seed: int
     discrete: bool = False
     why: str = ""
+    out_of_fold: Forecast | None = field(default=None, repr=False, metadata=NOT_SAVED)
 
     @property
     def changed(self) -> bool:
@@ -211,18 +229,7 @@ class FittedAffine:
     def transform(self, forecast: Forecast) -> Forecast:
         if not self.changed:
             return forecast
-        forecast = normal_as_mixture(forecast)
-        if isinstance(forecast, GaussianMixture):
-            mean = forecast.mean[..., None, :]
-            shift, scale = self.shift.to(mean), self.scale.to(mean)
-            loc = mean + shift + scale * (forecast.loc - mean)
-            return GaussianMixture(forecast.logits, loc, scale[:, None] * forecast.scale_tril)
-        if isinstance(forecast, Ensemble):
-            mean = forecast.mean[..., None, :]
-            members = mean + self.shift.to(mean) + self.scale.to(mean) * (forecast.members - mean)
-            return Ensemble(members, forecast.weights)
-        assert isinstance(forecast, Distribution)
-        return Moved(forecast, moments(forecast, self.seed)[0], self.shift, self.scale)
+        return moved(normal_as_mixture(forecast), self.shift, self.scale, self.seed)
 
     def summary(self) -> str:
         if self.discrete:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ from prerank._parameters import require_number
 from prerank.arrays.conversion import described
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture
 from prerank.recalibration._lbfgs import smallest
-from prerank.recalibration.steps import HeldOut, require_spread
+from prerank.recalibration.steps import NOT_SAVED, HeldOut, in_place, require_spread
 from prerank.scores import energy_score
 
 # log odds of wide kernels, and the logarithm of their log factor, so that they are wider than the others
@@ -55,12 +55,16 @@ class Dressing:
         chosen = tailed if gain > error else plain
         before = energy_score(held_out.y, Ensemble(ensemble.members, ensemble.weights))
         after = torch.empty_like(before)
+        parts = []
         for f, parameters in enumerate(chosen.without):
             inside = held_out.folds.fold == f
             dressed = problem.fitted(parameters).transform(ensemble.select(inside.nonzero()[:, 0]))
             after[inside] = energy_score(held_out.y[inside], dressed, seed=held_out.seed).to(after)
+            parts.append(dressed)
         gain, error = held_out.gain(before - after)
-        return replace(problem.fitted(chosen.whole), gain=gain, gain_error=error, score=held_out.gain(before)[0])
+        whole, score = problem.fitted(chosen.whole), held_out.gain(before)[0]
+        together = in_place(parts, held_out.folds)
+        return replace(whole, gain=gain, gain_error=error, score=score, out_of_fold=together)
 
 
 def _ensemble(forecast: Forecast) -> Ensemble:
@@ -121,7 +125,7 @@ class _Problem:
     def cross_validated(self, held_out: HeldOut, tails: bool) -> _Fit:
         weights, fold = held_out.weights.double(), held_out.folds.fold
         whole = self.solve(weights, self._start(tails, weights))
-        without = [self.solve(weights * (fold != f), whole) for f in range(held_out.folds.n_folds)]
+        without = [self.solve(weights * used, whole) for used in held_out.folds.without]
         values = torch.stack([self.log_likelihood(parameters) for parameters in without])
         return _Fit(whole, without, values.gather(0, fold[None])[0])
 
@@ -207,6 +211,7 @@ class FittedDressing:
     score: float = 0.0
     tail_share: float = 0.0
     tail_factor: float = 1.0
+    out_of_fold: GaussianMixture | None = field(default=None, repr=False, metadata=NOT_SAVED)
 
     @property
     def changed(self) -> bool:

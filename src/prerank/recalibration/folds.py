@@ -1,5 +1,6 @@
 """Evidence: folds that keep blocks together, and the most cautious candidate within one standard error of the best."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,28 +11,49 @@ from torch import Tensor
 from prerank.calibration.checks import label_array
 from prerank.randomness import numpy_generator
 
+_DATE = re.compile(r"\d{4}-?\d\d-?\d\d(\D|$)")
 _NOTHING = 1e-6  # nats per case: fits are no more exact than that, and without a spread rounding would decide
 
 
 class Folds(NamedTuple):
-    """The fold (N,) and the block (N,) of every case, numbered from 0, and how many folds there are."""
+    """The fold (N,) and the block (N,) of every case, numbered from 0, and how many folds there are.
+
+    `near` (F, N) are cases outside a fold that are too near to it to be learnt from; None where there are none.
+    """
 
     fold: Tensor
     block: Tensor
     n_folds: int
+    near: Tensor | None = None
+
+    @property
+    def without(self) -> Tensor:
+        """The cases (F, N) that a fit without each of the folds learns from."""
+        own = self.fold == torch.arange(self.n_folds, device=self.fold.device)[:, None]
+        return ~own if self.near is None else ~(own | self.near)
 
 
 def folds_of(
-    n_cases: int, count: int, blocks: Any, seed: int, device: torch.device, weights: Tensor | None = None
+    n_cases: int,
+    count: int,
+    blocks: Any,
+    seed: int,
+    device: torch.device,
+    weights: Tensor | None = None,
+    in_order: bool = False,
+    gap: int = 0,
 ) -> Folds:
     """Cases dealt into folds of nearly equal size, whole blocks at a time; without blocks a case is its own.
 
-    Cases of weight zero have no part in a fold's size. Weights (N,) so uneven that they are worth too few cases are refused.
+    Blocks with an order of their own, numbers or times (or dates as text), are cut into runs, and so are cases `in_order`,
+    which stand one after another: neighbours depend on each other, and dealt into different folds they would tell what
+    they are to be judged by. `gap` blocks on both sides of a run are not learnt from when it is left out. Cases of weight
+    zero have no part in a fold's size. Weights (N,) so uneven that they are worth too few cases are refused.
     """
-    if blocks is None:
-        block = np.arange(n_cases)
-    else:
+    block, ordered = np.arange(n_cases), in_order
+    if blocks is not None:
         labels = label_array(blocks, "blocks", n_cases)
+        ordered = has_order(labels)
         block = np.asarray(np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)[1])
     weighed = np.ones(n_cases) if weights is None else weights.cpu().double().numpy()
     sizes = np.bincount(block, weights=weighed > 0)
@@ -49,12 +71,57 @@ def folds_of(
             f"{worth:.1f} equally weighted ones, too few for {count}-fold cross-validation, which needs at least "
             f"{count}; give more held-out data, or more even weights"
         )
+    fold_of_block = _runs(sizes, count) if ordered else _dealt(sizes, count, seed)
+    near = None
+    if gap > 0:
+        near = torch.as_tensor(_near(fold_of_block, count, gap, ordered)[:, block], device=device)
+    fold, own = (torch.as_tensor(values, device=device) for values in (fold_of_block[block], block))
+    return Folds(fold, own, count, near)
+
+
+def has_order(labels: np.ndarray) -> bool:
+    """Whether labels are numbers, times or text that begins as an ISO date."""
+    if labels.dtype.kind in "iufmM":
+        return True
+    return all(hasattr(label, "toordinal") or _DATE.match(str(label)) is not None for label in labels.tolist())
+
+
+def _runs(sizes: np.ndarray, count: int) -> np.ndarray:
+    """Blocks in their order cut into runs of nearly equal size."""
+    before = np.cumsum(sizes) - 0.5 * sizes
+    fold = np.minimum((before * count / sizes.sum()).astype(np.int64), count - 1)
+    if len(np.unique(fold)) < count or np.bincount(fold, weights=sizes > 0).min() == 0:
+        fold = np.arange(len(sizes)) * count // len(sizes)  # one block fills several runs
+    return fold
+
+
+def _dealt(sizes: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Large blocks first, each into the emptiest fold, blocks of a size in a random order."""
     order = numpy_generator(seed, "recalibration folds").permutation(len(sizes))
-    fold_of_block, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(count)
-    for item in order[np.argsort(-sizes[order], kind="stable")]:  # large blocks first, each into the emptiest fold
-        fold_of_block[item] = filled.argmin()
+    fold, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(count)
+    for item in order[np.argsort(-sizes[order], kind="stable")]:
+        fold[item] = filled.argmin()
         filled[filled.argmin()] += sizes[item]
-    return Folds(torch.as_tensor(fold_of_block[block], device=device), torch.as_tensor(block, device=device), count)
+    return fold
+
+
+def _near(fold_of_block: np.ndarray, count: int, gap: int, ordered: bool) -> np.ndarray:
+    """Blocks (F, blocks) within a gap of each fold."""
+    if not ordered:
+        raise ValueError(
+            f"gap={gap} is for cases in an order, and these have none: pass blocks that are numbers or times, labels of "
+            "cases that are times, or members in the order of time"
+        )
+    place = np.arange(len(fold_of_block))
+    near = np.zeros((count, len(fold_of_block)), dtype=bool)
+    for f in range(count):
+        inside = place[fold_of_block == f]
+        near[f] = (place >= inside[0] - gap) & (place <= inside[-1] + gap) & (fold_of_block != f)
+        if not (~near[f] & (fold_of_block != f)).any():
+            raise ValueError(
+                f"gap={gap} leaves nothing to learn from beside fold {f + 1} of {count}; take a shorter gap"
+            )
+    return near
 
 
 def _worth(weights: np.ndarray) -> float:

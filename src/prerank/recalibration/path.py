@@ -53,7 +53,7 @@ def ridge_path(
     weights, fold = weights[order].double(), folds.fold[order]
     ends = torch.bincount(fold, minlength=folds.n_folds).cumsum(0).tolist()
     within = [slice(start, stop) for start, stop in zip([0, *ends[:-1]], ends, strict=True)]
-    used = torch.stack([fold == fold, *(fold != f for f in range(folds.n_folds))]) * weights
+    used = torch.cat([torch.ones_like(folds.without[:1]), folds.without])[:, order] * weights
     theta = torch.zeros(len(used), *points.shape, dtype=torch.float64, device=pits.device)
     nothing = torch.log(torch.tensor(float(pits.shape[1]), dtype=torch.float64, device=pits.device))
     back, candidates = order.argsort(), []

@@ -5,18 +5,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from prerank._parameters import require_number, require_whole, require_yes_or_no
 from prerank._serialization import Format, decode, encode, refusing_forgery
 from prerank.recalibration.affine import REASONS, FittedAffine
 from prerank.recalibration.dressing import FittedDressing
+from prerank.recalibration.error_law import PATTERNS, FittedErrorLaw
 from prerank.recalibration.guard import Verdict
 from prerank.recalibration.steps import Fitted
 from prerank.recalibration.tilt import FittedTilt
 
 _FORMAT = Format("Recalibrator", 1, (1,))
-_STEPS: dict[str, Any] = {kind.__name__: kind for kind in (FittedAffine, FittedDressing, FittedTilt)}
+_STEPS: dict[str, Any] = {kind.__name__: kind for kind in (FittedAffine, FittedDressing, FittedErrorLaw, FittedTilt)}
 
 
 def write(path: Path | str, steps: tuple[Fitted, ...], about: Mapping[str, Any]) -> None:
@@ -27,7 +29,8 @@ def write(path: Path | str, steps: tuple[Fitted, ...], about: Mapping[str, Any])
         name = type(step).__name__
         if _STEPS.get(name) is not type(step):
             raise TypeError(f"the step {step!r} cannot be saved: a file holds {', '.join(_STEPS)}, never code")
-        fields = {field.name: getattr(step, field.name) for field in dataclasses.fields(step)}  # type: ignore[arg-type]
+        kept = [field.name for field in dataclasses.fields(step) if field.metadata.get("saved", True)]  # type: ignore[arg-type]
+        fields = {key: getattr(step, key) for key in kept}
         # copies, because steps may share a tensor, and a file may not
         tensors |= {f"{place}.{key}": value.clone() for key, value in fields.items() if isinstance(value, Tensor)}
         rest = {key: encode(value, key) for key, value in fields.items() if not isinstance(value, Tensor)}
@@ -140,4 +143,33 @@ def _check_tilt(step: FittedTilt, about: About) -> None:
     require_whole(step.seed, "seed", at_least=None)
 
 
-_CHECKS: dict[type, Any] = {FittedAffine: _check_affine, FittedDressing: _check_dressing, FittedTilt: _check_tilt}
+def _check_error_law(step: FittedErrorLaw, about: About) -> None:
+    d, members = about.n_targets, step.n_members
+    _require(members == (about.n_members if members is not None else None), "members are others than were fitted on")
+    _require(require_whole(step.n_features, "n_features", at_least=0) == about.n_features, "features are others")
+    width = d + d * (members or 0) + about.n_features
+    for name in ("centre", "spread", "reach"):
+        _require_tensor(getattr(step, name), name, (width,))
+    for name in ("unit", "shift", "usual", "level"):
+        _require_tensor(getattr(step, name), name, (d,))
+    for name in ("unit", "spread", "usual"):
+        _require(bool((getattr(step, name) > 0).all()), f"{name} is not positive")
+    _require(bool((step.reach >= 0).all()), "reach is negative")
+    _require_tensor(step.coefficients, "coefficients", (width, d))
+    _require_tensor(step.slopes, "slopes", (2 + about.n_features,))
+    _require_tensor(step.scatter, "scatter", (d, d))
+    _require(bool(torch.allclose(step.scatter, step.scatter.mT)), "scatter is not symmetric")
+    _require(bool((torch.linalg.eigvalsh(step.scatter) > 0).all()), "scatter is not positive definite")
+    if step.freedom is not None:
+        require_number(step.freedom, "freedom", above=0)
+    require_number(step.own_share, "own_share", 0, 1)
+    _require(step.pattern in PATTERNS, "pattern is none")
+    require_number(step.pattern_share, "pattern_share", 0, 1)
+
+
+_CHECKS: dict[type, Any] = {
+    FittedAffine: _check_affine,
+    FittedDressing: _check_dressing,
+    FittedErrorLaw: _check_error_law,
+    FittedTilt: _check_tilt,
+}

@@ -3,8 +3,9 @@
 import inspect
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -26,8 +27,10 @@ from prerank.recalibration.affine import Affine
 from prerank.recalibration.atoms import in_words, tied_shares
 from prerank.recalibration.densities import held_out_cases, members_of, one_model
 from prerank.recalibration.dressing import Dressing
+from prerank.recalibration.error_law import ErrorLaw, FittedErrorLaw
 from prerank.recalibration.features import Features, raw_features
 from prerank.recalibration.folds import folds_of
+from prerank.recalibration.order import Order
 from prerank.recalibration.persistence import read_steps, write
 from prerank.recalibration.steps import Fitted, HeldOut, Step
 from prerank.recalibration.tilt import FittedTilt, Tilt
@@ -70,11 +73,13 @@ class Recalibrator(BaseEstimator):
         steps: Sequence[Step] | None = None,
         *,
         n_folds: int = 5,
+        gap: int = 0,
         seed: int = 0,
     ) -> None:
         self.preranks = preranks
         self.steps = steps
         self.n_folds = n_folds
+        self.gap = gap
         self.seed = seed
 
     @single_threaded()
@@ -96,6 +101,7 @@ class Recalibrator(BaseEstimator):
         `blocks` (N,) stay in one fold and count as one in standard errors. `axes` names the axes of an array of members that
         is not (cases, members, targets), as for `check`.
         """
+        order = Order.of(y, forecast)
         forecast, y = held_out_cases(forecast, y, axes=axes, takes_axes=True)
         if y.ndim != 2:
             raise ValueError(f"y has shape {tuple(y.shape)}; a Recalibrator takes one model, y (cases, targets)")
@@ -109,16 +115,25 @@ class Recalibrator(BaseEstimator):
         seed = require_whole(self.seed, "seed", at_least=None)
         weights = _case_weights(case_weights, y)
         n_folds = require_whole(self.n_folds, "n_folds", at_least=2)
-        folds = folds_of(len(y), n_folds, blocks, seed, y.device, weights)
-        held_out = HeldOut(y, weights, folds, listed_preranks(self.preranks, y.shape[-1]), seed, given)
+        gap = require_whole(self.gap, "gap", at_least=0)
+        # members of an array stand in the order of time, more often than not, and where they do not it does no harm
+        in_order = order.cases or isinstance(forecast, Ensemble)
+        folds = folds_of(len(y), n_folds, blocks, seed, y.device, weights, in_order, gap)
+        held_out = HeldOut(y, weights, folds, listed_preranks(self.preranks, y.shape[-1]), seed, given, order.targets)
         fitted: list[Fitted] = []
         current = forecast
         with torch.no_grad():
             for place, step in enumerate(steps):
                 if place and step == steps[place - 1] and not fitted[-1].changed:
                     continue  # what changed nothing changes nothing again
-                fitted.append(step.fit(current, held_out))
-                current = _transformed(fitted[-1], current, None if given is None else given.raw)
+                learnt = step.fit(current, held_out)
+                corrected = getattr(learnt, "out_of_fold", None)
+                if corrected is None:
+                    corrected = _transformed(learnt, current, None if given is None else given.raw)
+                else:
+                    learnt = replace(cast(Any, learnt), out_of_fold=None)  # those cases are no part of what was learnt
+                fitted.append(learnt)
+                current = corrected
         self.steps_ = tuple(fitted)
         self.n_cases_, self.n_targets_, self.n_members_ = len(y), y.shape[-1], members_of(forecast)
         self.tied_ = tied_shares(y).cpu().numpy()
@@ -214,7 +229,7 @@ class Recalibrator(BaseEstimator):
 
 
 def _transformed(step: Fitted, forecast: Forecast, features: Tensor | None) -> Forecast:
-    if isinstance(step, FittedTilt) and step.n_features:
+    if isinstance(step, FittedTilt | FittedErrorLaw) and step.n_features:
         return step.transform(forecast, features)
     return step.transform(forecast)
 
@@ -230,9 +245,9 @@ def _listed_steps(steps: Any, forecast: Forecast, with_features: bool) -> list[S
             raise TypeError(f"steps: {described(step)} is no step; pass values such as (Affine(), Tilt())")
     if not listed:
         raise ValueError("steps=(): nothing would be learnt; pass at least one, such as (Affine(), Tilt())")
-    if with_features and not any(getattr(step, "by_features", False) for step in listed):
+    if with_features and not any(isinstance(step, ErrorLaw) or getattr(step, "by_features", False) for step in listed):
         raise ValueError(
-            "features are given, and no step uses them; put Tilt(degree=2, by_features=True) among the steps"
+            "features are given, and no step uses them; put ErrorLaw() or Tilt(degree=2, by_features=True) among the steps"
         )
     return listed
 

@@ -7,18 +7,19 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.forecasts import Ensemble, Forecast, equally_weighted_draws
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
 from prerank.preranks import PreRank
 from prerank.recalibration.features import Features
 from prerank.recalibration.folds import Folds, mean_and_error
 
+NOT_SAVED = {"saved": False}  # of a fitted step's field for what belongs to the cases that were learnt from
 FOR_MOMENTS = 1000  # draws of a distribution that does not know its mean or variance
 
 
 class HeldOut(NamedTuple):
     """Observations (N, D) that the forecast was not fitted on, weights (N,) with mean one, folds, pre-ranks and a seed.
 
-    `features` are those of the cases, or None.
+    `features` are those of the cases, or None; `ordered_targets` says whether targets are in an order, such as leads.
     """
 
     y: Tensor
@@ -27,6 +28,7 @@ class HeldOut(NamedTuple):
     preranks: Sequence[PreRank]
     seed: int
     features: Features | None = None
+    ordered_targets: bool = False
 
     def gain(self, values: Tensor) -> tuple[float, float]:
         """Weighted mean and standard error of a value per case."""
@@ -34,7 +36,11 @@ class HeldOut(NamedTuple):
 
 
 class Fitted(Protocol):
-    """A step that has learnt: it transforms forecasts and says what it does. A frozen dataclass, so that it can be saved."""
+    """A step that has learnt: it transforms forecasts and says what it does. A frozen dataclass, so that it can be saved.
+
+    It may also have `out_of_fold`, the corrected forecast of the cases that were learnt from, each by a fit without
+    its fold: the next step then learns from that, and not from cases that the step before has seen.
+    """
 
     @property
     def changed(self) -> bool: ...
@@ -42,6 +48,15 @@ class Fitted(Protocol):
     def transform(self, forecast: Forecast) -> Forecast: ...
 
     def summary(self) -> str: ...
+
+
+def in_place(parts: Sequence[GaussianMixture], folds: Folds) -> GaussianMixture:
+    """Mixtures of the cases of one fold after another, with equally many components, in the order of the cases."""
+    order = folds.fold.argsort(stable=True).argsort()
+    logits, loc, tril = (
+        torch.cat([getattr(part, name) for part in parts])[order] for name in ("logits", "loc", "scale_tril")
+    )
+    return GaussianMixture(logits, loc, tril)
 
 
 class Step(Protocol):

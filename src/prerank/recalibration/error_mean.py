@@ -1,0 +1,158 @@
+"""The mean error of a forecast given its members: shrunk linear regressions whose strengths are chosen on folds."""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from prerank.recalibration.folds import Folds
+
+REACH = 3.0  # standard deviations: a case further out must not carry its mean with it
+STRENGTHS = (torch.inf, 100.0, 10.0, 1.0, 0.1, 0.01)  # of ridges, per case
+_NEVER = 1e9  # a ridge that leaves nothing
+
+
+class Predictors(NamedTuple):
+    """What a mean depends on: values (N, F) in units of `spread` (F,) about `centre` (F,), at most `reach` (F,) away.
+
+    `groups` are the numbers of columns that are shrunk alike: first the ensemble's level in every target, then the
+    deviations of members that are models of their own, and features, where there are any.
+    """
+
+    values: Tensor
+    centre: Tensor
+    spread: Tensor
+    reach: Tensor
+    groups: tuple[int, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Tensor, Tensor]]) -> "Predictors":
+        """Of groups of raw predictors (N, F) and their units (F,)."""
+        raw, spread = torch.cat([part for part, _ in parts], 1), torch.cat([unit for _, unit in parts])
+        centre = raw.mean(0)
+        reach = REACH * (raw / spread).std(0, correction=0)
+        groups = tuple(part.shape[1] for part, _ in parts)
+        return cls(within_reach(raw, centre, spread, reach), centre, spread, reach, groups)
+
+
+def within_reach(raw: Tensor, centre: Tensor, spread: Tensor, reach: Tensor) -> Tensor:
+    """Raw predictors (N, F) in their units, those further out than any usual one held back."""
+    return torch.minimum(torch.maximum((raw - centre) / spread, -reach), reach)
+
+
+class Mean(NamedTuple):
+    """Shift (D,) and coefficients (F, D) of a regression, and what fits without a case's fold say of it (N, D)."""
+
+    shift: Tensor
+    coefficients: Tensor
+    held_out: Tensor
+
+    def between(self, other: "Mean", share: float) -> "Mean":
+        """A share of the way to another one."""
+        return Mean(*(own + share * (its - own) for own, its in zip(self, other, strict=True)))
+
+
+def robust_weights(errors: Tensor, used: Tensor) -> Tensor:
+    """Weights (N,) of cases by the size of their errors (N, D), with mean one: as t errors of nine targets would have.
+
+    Cases that are not used (N,) do not say what is usual.
+    """
+    size = (errors - errors[used].median(0).values).square().mean(1)
+    usual = size[used].median()
+    weights = 9 / (4 + 5 * size / torch.where(usual > 0, usual, 1.0))
+    return weights / weights[used].mean()
+
+
+def regressions(
+    errors: Tensor, predictors: Predictors, weights: Tensor, folds: Folds, n_blocks: int
+) -> tuple[Mean, Mean]:
+    """A shift alone, and the ridge regression of errors (N, D) on predictors that is best for cases of other folds.
+
+    One pseudo-block without error shrinks shifts. Every group of predictors has a ridge of its own, with none of it at one
+    end; every target may also have a slope on its own level, fitted before the others.
+    """
+    used, fold = weights * torch.cat([torch.ones_like(folds.without[:1]), folds.without]), folds.fold
+    problems = [_Problem.of(errors, predictors, used, n_blocks, slopes) for slopes in (False, True)]
+    n_groups = len(predictors.groups)
+    none = (torch.inf,) * n_groups
+    alone = problems[0].solved(none, fold)
+    best, least = (problems[0], none), _loss(errors, alone, weights)
+    # level and members' own deviations side by side, then features given those
+    for places in (range(min(2, n_groups)), range(2, n_groups)):
+        if not places:
+            continue
+        for problem in problems if places[0] == 0 else [best[0]]:
+            for chosen in itertools.product(STRENGTHS, repeat=len(places)):
+                strengths = list(best[1])
+                for place, strength in zip(places, chosen, strict=True):
+                    strengths[place] = strength
+                loss = _loss(errors, problem.solved(strengths, fold), weights)
+                if loss < least:
+                    best, least = (problem, tuple(strengths)), loss
+    return alone, best[0].solved(best[1], fold)
+
+
+def _loss(errors: Tensor, mean: Mean, weights: Tensor) -> float:
+    return float((weights[:, None] * (errors - mean.held_out).square()).sum())
+
+
+class _Problem(NamedTuple):
+    """Normal equations of all cases, and of all but those of each fold; slopes (1 + folds, 2, D) were taken out before."""
+
+    predictors: Tensor
+    columns: Tensor
+    back: list[Tensor]
+    pull: float
+    grams: Tensor
+    sides: Tensor
+    slopes: Tensor
+
+    @classmethod
+    def of(cls, errors: Tensor, predictors: Predictors, used: Tensor, n_blocks: int, slopes: bool) -> "_Problem":
+        x, (n_cases, n_targets) = predictors.values, errors.shape
+        own, pull = x[:, :n_targets], n_cases / n_blocks
+        first = errors.new_zeros(len(used), 2, n_targets)
+        if slopes:
+            first = torch.stack([_own_slopes(errors, own, weights, pull) for weights in used])
+        rotated, back = [torch.ones_like(errors[:, :1])], []
+        for part in x.split(predictors.groups, 1):
+            # with more columns than cases their span is enough, and a ridge does not see the difference
+            axes = torch.linalg.svd(part, full_matrices=False).Vh if part.shape[1] > n_cases else None
+            back.append(torch.eye(part.shape[1]).to(x) if axes is None else axes)
+            rotated.append(part if axes is None else part @ axes.mT)
+        columns = torch.cat(
+            [torch.full((part.shape[1],), place - 1, device=x.device) for place, part in enumerate(rotated)]
+        )
+        z = torch.cat(rotated, 1)
+        grams = torch.stack([(z.mT * weights) @ z for weights in used])
+        rest = [errors - slope[0] - own * slope[1] for slope in first]
+        sides = torch.stack([(z.mT * weights) @ part for weights, part in zip(used, rest, strict=True)])
+        return cls(x, columns, back, pull, grams, sides, first)
+
+    def solved(self, strengths: Sequence[float], fold: Tensor) -> Mean:
+        """Under one ridge per case for each group of predictors."""
+        n_cases, n_targets = len(fold), self.sides.shape[-1]
+        ridges = torch.tensor([min(strength, _NEVER) * n_cases for strength in strengths] + [self.pull])
+        penalty = ridges.to(self.grams)[self.columns].diag()
+        found = torch.cholesky_solve(self.sides, torch.linalg.cholesky(self.grams + penalty))
+        parts = found[:, 1:].split([len(axes) for axes in self.back], 1)
+        coefficients = torch.cat([axes.mT @ part for axes, part in zip(self.back, parts, strict=True)], 1)
+        coefficients[:, range(n_targets), range(n_targets)] += self.slopes[:, 1]
+        shift = found[:, 0] + self.slopes[:, 0]
+        held_out = torch.empty_like(self.predictors[:, :1]).expand(-1, n_targets).clone()
+        for f in range(len(shift) - 1):
+            inside = fold == f
+            held_out[inside] = shift[f + 1] + self.predictors[inside] @ coefficients[f + 1]
+        return Mean(shift[0], coefficients[0], held_out)
+
+
+def _own_slopes(errors: Tensor, level: Tensor, weights: Tensor, pull: float) -> Tensor:
+    """Shift and slope (2, D) of each target's errors on its own level, both shrunk by a pseudo-block."""
+    w = weights[:, None]
+    total, along = w.sum() + pull, (w * level).sum(0)
+    square = (w * level.square()).sum(0) + pull * level.square().mean(0).clamp_min(1e-12)
+    right, cross = (w * errors).sum(0), (w * level * errors).sum(0)
+    slope = (total * cross - along * right) / (total * square - along.square())
+    return torch.stack([(right - slope * along) / total, slope])

@@ -1,0 +1,312 @@
+"""The law of errors against laws that are known, what it does not depend on, and what it refuses."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import f as f_distribution
+from scipy.stats import multivariate_t
+from torch.distributions import MultivariateNormal
+from torch.testing import assert_close
+
+from prerank import Ensemble, GaussianMixture, Recalibrator
+from prerank.recalibration import Affine, ErrorLaw, members_about_mean
+from prerank.recalibration.error_mean import Predictors, _Problem, robust_weights
+from prerank.recalibration.error_scale import fit_sizes, size_basis
+from prerank.recalibration.error_scatter import banded, log_density, patterns, t_scatters, with_own
+from prerank.recalibration.folds import folds_of
+from prerank.recalibration.scale_nodes import scale_nodes
+
+CPU = torch.device("cpu")
+
+
+def seasons(n_cases=200, n_members=6, n_targets=3, seed=0, bias=1.0, narrow=0.5):
+    """Members of a right law made narrower and moved; the observation is one of as many draws of the right one."""
+    rng = np.random.default_rng(seed)
+    signal = 3 * rng.normal(size=(n_cases, 1, n_targets))
+    factor = np.linalg.cholesky(0.6 + 0.4 * np.eye(n_targets))
+    noise = rng.normal(size=(n_cases, n_members + 1, n_targets)) @ factor.T
+    members = torch.as_tensor(signal - bias + narrow * noise[:, 1:])
+    return Ensemble(members), torch.as_tensor(signal[:, 0] + noise[:, 0]), torch.as_tensor(factor @ factor.T)
+
+
+def fitted(forecast, y, step=ErrorLaw(), **arguments):  # noqa: B008 - a value
+    return Recalibrator(steps=[step]).fit(forecast, y, **arguments)
+
+
+@pytest.mark.parametrize("freedom", [3.0, 5.0, 10.0, 30.0])
+@pytest.mark.parametrize("n_targets", [1, 3, 24])
+def test_gaussians_of_a_few_sizes_have_the_density_of_a_t(freedom, n_targets):
+    nodes = scale_nodes(freedom, n_targets)
+    assert len(nodes.factors) <= 24
+    square = n_targets * f_distribution.ppf(np.linspace(0.002, 0.998, 500), n_targets, freedom)
+    points = torch.zeros(500, n_targets, dtype=torch.float64)
+    points[:, 0] = torch.as_tensor(square).sqrt()
+    eye = torch.eye(n_targets, dtype=torch.float64)
+    tril = torch.tensor(nodes.factors, dtype=torch.float64)[:, None, None] * eye
+    logits = torch.tensor(nodes.log_weights, dtype=torch.float64)
+    mixture = GaussianMixture(logits, torch.zeros(len(logits), n_targets, dtype=torch.float64), tril)
+    exact = multivariate_t(np.zeros(n_targets), np.eye(n_targets), df=freedom).logpdf(points.numpy())
+    found = mixture.expand((1,)).log_density(points[None])[0]
+    assert float((found - torch.as_tensor(exact)).abs().max()) < 0.006
+    assert_close(log_density(points, eye, freedom), torch.as_tensor(exact))
+
+
+def test_a_gaussian_needs_no_second_size():
+    assert scale_nodes(math.inf, 4) == ((0.0,), (1.0,))
+
+
+def test_a_known_gaussian_error_is_found():
+    """Mean and covariance within four standard errors of 2,000 cases, and little lost to the true law."""
+    forecast, y, covariance = seasons(2000)
+    step = fitted(forecast, y).steps_[0]
+    fresh, observed, _ = seasons(500, seed=1)
+    law = step.transform(fresh)
+    size = (1 + 0.25 / 6) ** 0.5  # of an error of the members' mean
+    assert float((step.unit * step.shift - 1).abs().max()) < 4 * size / 2000**0.5
+    wanted = covariance * size**2
+    assert float((law.covariance_matrix.mean(0) - wanted).abs().max()) < 4 * float(wanted.max()) * (2 / 2000) ** 0.5
+    right = MultivariateNormal(fresh.mean + 1, wanted).log_prob(observed)
+    loss = right - law.log_prob(observed)
+    # what was learnt has about 3 + 6 + 3 x 3 parameters, of half an expected nat for each and 2,000 cases
+    assert float(loss.mean()) < 0.01 + 4 * float(loss.std()) / 500**0.5
+
+
+def test_the_members_spread_is_used_where_it_knows_the_error():
+    rng = np.random.default_rng(1)
+    size = np.exp(rng.normal(size=(600, 1, 1)))
+    members = torch.as_tensor(size * rng.normal(size=(600, 20, 2)))
+    y = torch.as_tensor(size[:, 0] * rng.normal(size=(600, 2)))
+    told = fitted(Ensemble(members), y).steps_[0].slopes[1]
+    mixed = fitted(Ensemble(members), y[rng.permutation(600)]).steps_[0].slopes[1]
+    assert 0.75 < float(told) < 1.1
+    assert abs(float(mixed)) < 0.15
+
+
+def test_exchangeable_members_may_change_places_in_every_case():
+    forecast, y, _ = seasons(80)
+    order = torch.rand(80, 6, generator=torch.Generator().manual_seed(0)).argsort(1)
+    mixed = Ensemble(forecast.members.gather(1, order[..., None].expand(-1, -1, 3)))
+    first, second = (fitted(each, y).transform(each) for each in (forecast, mixed))
+    assert_close(first.loc, second.loc)
+    assert_close(first.covariance_matrix, second.covariance_matrix)
+
+
+def test_named_members_have_slopes_of_their_own():
+    """One of four members knows the truth: only where it has a name can it be believed."""
+    rng = np.random.default_rng(2)
+    truth = rng.normal(size=(300, 2))
+    members = truth[:, None] + rng.normal(size=(300, 4, 2)) * np.array([0.05, 2, 2, 2])[:, None]
+    y = torch.as_tensor(truth)
+    left = {}
+    for named in (False, True):
+        law = fitted(Ensemble(members[:200]), y[:200], ErrorLaw(named_members=named)).transform(Ensemble(members[200:]))
+        left[named] = float((law.mean - y[200:]).square().mean())
+    assert left[True] < 0.2 * left[False]
+
+
+def test_named_members_are_as_many_as_before():
+    forecast, y, _ = seasons(40)
+    step = fitted(forecast, y, ErrorLaw(named_members=True)).steps_[0]
+    with pytest.raises(
+        ValueError, match=r"the forecast has 5 members, and ErrorLaw\(named_members=True\) was fitted on 6"
+    ):
+        step.transform(Ensemble(forecast.members[:, :5]))
+
+
+def test_units_and_origins_of_targets_do_not_matter():
+    """In units that are all alike: what is chosen by the energy score depends on how targets compare."""
+    forecast, y, _ = seasons(60)
+    moved = fitted(Ensemble(100 + 8 * forecast.members), 100 + 8 * y).transform(Ensemble(100 + 8 * forecast.members))
+    law = fitted(forecast, y).transform(forecast)
+    assert_close(moved.loc, 100 + 8 * law.loc, rtol=1e-6, atol=1e-6)
+    assert_close(moved.covariance_matrix, 64 * law.covariance_matrix, rtol=1e-5, atol=1e-6)
+
+
+def test_a_feature_that_knows_the_error_moves_mean_and_size():
+    rng = np.random.default_rng(3)
+    feature = rng.uniform(-1.5, 1.5, size=(500, 1))
+    members = rng.normal(size=(500, 8, 2))
+    y = torch.as_tensor(2 * feature + np.exp(0.5 * feature) * rng.normal(size=(500, 2)))
+    step = fitted(Ensemble(members), y, features=feature).steps_[0]
+    law = step.transform(Ensemble(np.zeros((2, 8, 2))), torch.tensor([[-1.5], [1.5]]).double())
+    assert_close(law.mean, torch.tensor([[-3.0], [3.0]]).double().expand(2, 2), rtol=0, atol=0.5)
+    ratio = law.variance[1] / law.variance[0]
+    assert bool(((ratio > 8) & (ratio < 50)).all())  # exp(4 x 0.5 x 1.5) is 20
+
+
+def test_the_out_of_fold_law_is_that_of_fits_without_the_fold(held_out):
+    """The mean of a fold is what a fit on the other folds says, by hand: a shift shrunk by a pseudo-block."""
+    rng = np.random.default_rng(4)
+    y = torch.as_tensor(rng.normal(size=(60, 1)))
+    held = held_out(y, 3)
+    step = ErrorLaw().fit(Ensemble(torch.zeros(60, 5, 1).double()), held)
+    error = left = y / step.unit
+    for _ in range(2):  # large errors are those that are left
+        weights = robust_weights(left, torch.ones(60, dtype=torch.bool))
+        without = held.folds.without.double() * weights
+        shift = without @ error / (without.sum(1, keepdim=True) + 1)
+        left = error - shift[held.folds.fold]
+    assert_close(step.out_of_fold.mean, step.unit * shift[held.folds.fold])
+
+
+def test_the_tilt_that_follows_learns_from_laws_without_the_fold():
+    forecast, y, _ = seasons(50)
+    seen = []
+
+    class Look:
+        def fit(self, current, held_out):
+            seen.append((current, held_out))
+            return Affine().fit(current, held_out)
+
+    fitted_steps = Recalibrator(steps=[ErrorLaw(), Look()]).fit(forecast, y).steps_
+    current, held = seen[0]
+    assert_close(current.loc, ErrorLaw().fit(forecast, held).out_of_fold.loc)
+    assert fitted_steps[0].out_of_fold is None
+    assert float((current.loc - fitted_steps[0].transform(forecast).loc).abs().max()) > 0
+
+
+@pytest.mark.parametrize("n_targets", [1, 4, 40])
+def test_fewer_cases_than_targets_have_a_law(n_targets):
+    forecast, y, _ = seasons(20, n_targets=n_targets)
+    law = fitted(forecast, y, ErrorLaw(ordered_targets=True)).transform(forecast)
+    assert bool(law.log_prob(y).isfinite().all())
+
+
+def test_what_never_varies_has_a_law():
+    """Members that agree, a single member, and errors that are all the same."""
+    y = torch.zeros(30, 2).double()
+    for members in (torch.ones(30, 5, 2), torch.ones(30, 1, 2), torch.randn(30, 1, 2)):
+        law = fitted(Ensemble(members.double()), y).transform(Ensemble(members.double()))
+        assert bool(law.log_prob(y).isfinite().all())
+
+
+def test_a_case_of_weight_zero_says_nothing():
+    forecast, y, _ = seasons(60)
+    weights = torch.ones(60)
+    weights[::7] = 0
+    wild = y.clone()
+    wild[::7] += 1e3
+    first, second = (fitted(forecast, each, case_weights=weights).transform(forecast) for each in (y, wild))
+    assert_close(first.loc, second.loc)
+    assert_close(first.scale_tril, second.scale_tril)
+
+
+def test_single_precision_goes_in_and_comes_out():
+    forecast, y, _ = seasons(40)
+    law = fitted(Ensemble(forecast.members.float()), y.float()).transform(Ensemble(forecast.members.float()))
+    assert law.loc.dtype == torch.float32
+
+
+def test_a_saved_law_is_the_same(tmp_path):
+    forecast, y, _ = seasons(50)
+    feature = np.arange(50) % 3
+    for step in (ErrorLaw(), ErrorLaw(named_members=True)):
+        recalibrator = fitted(forecast, y, step, features=feature)
+        recalibrator.save(tmp_path / "law.safetensors")
+        again = Recalibrator.load(tmp_path / "law.safetensors")
+        first, second = (each.transform(forecast, feature) for each in (recalibrator, again))
+        assert torch.equal(first.scale_tril, second.scale_tril)
+        assert again.summary() == recalibrator.summary()
+
+
+def test_a_distribution_has_a_law_of_its_own(standard, observed):
+    forecast = standard(40)
+    with pytest.raises(TypeError, match=r"ErrorLaw\(\) is for the members of an Ensemble.*use Affine\(\) instead"):
+        fitted(forecast, observed(forecast, 1))
+
+
+def test_options_are_checked():
+    with pytest.raises((TypeError, ValueError), match="named_members"):
+        ErrorLaw(named_members="yes")
+    with pytest.raises((TypeError, ValueError), match="ordered_targets"):
+        ErrorLaw(ordered_targets=2)
+
+
+def test_the_scatter_of_a_t_is_found():
+    """By maximum likelihood, whose standard errors are those of a normal times (nu + D + 2) / (nu + D), about."""
+    rng = np.random.default_rng(5)
+    wanted = np.array([[1.0, 0.5], [0.5, 2.0]])
+    z = torch.as_tensor(multivariate_t(np.zeros(2), wanted, df=5, seed=rng).rvs(4000))
+    found = t_scatters(z, torch.ones(1, 4000).double(), 5.0)[0]
+    assert float((found - torch.as_tensor(wanted)).abs().max()) < 4 * 2 * (2 / 4000) ** 0.5 * 1.3
+    plain = t_scatters(z, torch.ones(1, 4000).double(), math.inf)[0]
+    assert_close(plain, (z.mT @ z + z.square().mean(0).diag()) / 4001)
+
+
+def test_patterns_keep_the_diagonal_and_what_they_stand_for():
+    place = torch.arange(6.0).double()
+    markov = 0.7 ** (place[:, None] - place).abs() * torch.linspace(1, 2, 6).double().outer(
+        torch.linspace(1, 2, 6).double()
+    )
+    assert_close(banded(markov[None], 1)[0], markov)  # an autoregression of order one is its own band
+    equal = (0.3 + 0.7 * torch.eye(6)).double()
+    found = dict(patterns(equal[None], True))
+    assert_close(found["equal"][0], equal)
+    assert list(found) == ["none", "equal", "band 1", "band 2", "band 3"]
+    assert [name for name, _ in patterns(equal[None], False)] == ["none", "equal"]
+    for _, pattern in patterns(markov[None], True):
+        assert_close(pattern[0].diagonal(), markov.diagonal())
+
+
+def test_own_scatters_are_the_members_correlations():
+    generator = torch.Generator().manual_seed(0)
+    members = torch.randn(3, 7, 2, generator=generator).double()
+    deviations = members - members.mean(1, keepdim=True)
+    deviations /= deviations.square().mean(1, keepdim=True).sqrt()
+    own = with_own(torch.tensor([[4.0, 0.0], [0.0, 9.0]]).double(), deviations, 1.0)
+    for case in range(3):
+        r = np.corrcoef(members[case].numpy().T)[0, 1]
+        assert_close(own[case], torch.tensor([[4.0, 6 * r], [6 * r, 9.0]]).double())
+
+
+def test_sizes_are_the_optimum_of_their_likelihood():
+    rng = np.random.default_rng(6)
+    errors, spread = (
+        torch.as_tensor(rng.standard_t(5, size=(80, 3))),
+        torch.as_tensor(rng.uniform(0.5, 2, size=(80, 3))),
+    )
+    basis, weights = size_basis(spread, spread.mean(0), None), torch.as_tensor(rng.uniform(0.5, 2, size=80))
+    found = fit_sizes(errors, basis, weights, 40)
+    level, slopes = (part.clone().requires_grad_() for part in found)
+    log_size = level + basis @ slopes
+    density = torch.distributions.StudentT(6.0).log_prob(errors / log_size.exp()) - log_size
+    pull = (level.square().sum() + slopes.square().sum()) / 80
+    ((weights[:, None] * density).sum() / weights.sum() - pull).backward()
+    assert float(torch.cat([level.grad, slopes.grad]).abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("n_targets", [2, 30])
+def test_the_regression_is_the_ridge_regression_by_its_dual(n_targets):
+    """Also where there are more columns than cases, whose span is rotated."""
+    generator = torch.Generator().manual_seed(n_targets)
+    level = torch.randn(25, n_targets, generator=generator).double()
+    errors = level.flip(1) + 0.1 * torch.randn(25, n_targets, generator=generator).double()
+    predictors = Predictors.of([(level, torch.ones(n_targets).double())])
+    folds = folds_of(25, 5, None, 0, CPU)
+    used = torch.cat([torch.ones(1, 25), folds.without]).double()
+    x = predictors.values
+    for ridge in (10.0, 0.1):
+        kernel = 1 + x @ x.mT / (ridge * 25)
+        found = _Problem.of(errors, predictors, used, 25, False).solved((ridge,), folds.fold)
+        assert_close(found.shift + x @ found.coefficients, kernel @ torch.linalg.solve(kernel + torch.eye(25), errors))
+        for f in range(5):
+            rest, inside = folds.fold != f, folds.fold == f
+            dual = torch.linalg.solve(kernel[rest][:, rest] + torch.eye(20), errors[rest])
+            assert_close(found.held_out[inside], kernel[inside][:, rest] @ dual)
+
+
+def test_members_about_the_mean_have_uniform_ranks_of_targets_and_too_little_scale():
+    """Under a Gaussian law: 6,000 observations among 5 members each, counts within four standard errors."""
+    generator = torch.Generator().manual_seed(0)
+    law = MultivariateNormal(torch.randn(6000, 2, generator=generator).double(), torch.eye(2).double())
+    y = law.mean + torch.randn(6000, 2, generator=generator).double()
+    members = members_about_mean(law, 5).members
+    assert_close(members.mean(1), law.mean)
+    counts = torch.bincount((members[..., 0] < y[:, None, 0]).sum(1), minlength=6)
+    assert float((counts - 1000).abs().max()) < 4 * (6000 * 5 / 36) ** 0.5
+    wanted = (5 - 1) / (5 + 1)  # mean square of a deviation, each
+    assert abs(float((members - law.mean[:, None]).square().mean()) - wanted) < 4 * wanted * (2 / 48000) ** 0.5
+    with pytest.raises(TypeError, match="members_about_mean takes a distribution"):
+        members_about_mean(Ensemble(members), 5)
