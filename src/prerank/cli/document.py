@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from prerank.diagnosis import Check, GroupedCheck
+from prerank.diagnosis.groups import group_text
 
 
 def as_document(result: Check | GroupedCheck, seed: int) -> str:
@@ -32,6 +33,9 @@ def of_check(result: Check, seed: int) -> dict[str, Any]:
 
 def _of_groups(result: GroupedCheck) -> dict[str, Any]:
     rows = _records(result.table)
+    if result.factors:
+        texts = [group_text(name, result.factors) for name in result.checks]
+        rows = [{"group": text, **row} for text, row in zip(texts, rows, strict=True)]
     details = [{"notes": list(one.notes), "preranks": _preranks(one)} for one in result.checks.values()]
     notes = list(result.notes)
     return {

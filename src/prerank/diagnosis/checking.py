@@ -14,7 +14,7 @@ from prerank.calibration import LEVEL, PCETest, ProjectedPIT, hidden_error, pce_
 from prerank.calibration.checks import require_exponent, require_whole
 from prerank.calibration.confidence import FEWEST_BLOCKS
 from prerank.diagnosis.execution import Asked, LazySource, MemorySource, Source
-from prerank.diagnosis.groups import GroupedCheck, grouped
+from prerank.diagnosis.groups import GroupedCheck, crossed_labels, grouped
 from prerank.diagnosis.per_case import block_labels, groups_of, weight_per_case
 from prerank.diagnosis.reproduce import call_of
 from prerank.diagnosis.result import Check, tables
@@ -106,7 +106,8 @@ def check(
     see `projected_pit`.
 
     `by` (N,) labels groups of cases, such as places or seasons: each is tested by itself, p-values are adjusted for the
-    groups too, and the result is a `GroupedCheck`. Everything before the tests, such as units, is that of all cases.
+    groups too, and the result is a `GroupedCheck`. A DataFrame, or a list of label arrays, crosses several labels.
+    Everything before the tests, such as units, is that of all cases.
 
     A forecast that is an xarray array of Dask chunks is read a chunk of cases at a time, twice; if a `distributed.Client` is
     active its workers do the ranking. The result is that of the same numbers in memory.
@@ -125,6 +126,7 @@ def check(
     'under-dispersed'
     """
     call = call_of(check, locals())
+    by, factors = crossed_labels(by)
     if scale not in ("auto", "pooled", "none"):
         raise ValueError(f'scale={scale!r}: say "auto", "pooled" or "none"')
     exponent, seed = require_exponent(exponent), require_whole(seed, "seed", at_least=None)
@@ -149,7 +151,7 @@ def check(
             checks[name] = _one(source, asked, (numbers == number).nonzero()[:, 0], labels, weights, len(names))
         except ValueError as error:
             raise ValueError(f"group {label_text(name)}: {error}") from None
-    return grouped(checks, source.notes())
+    return grouped(checks, source.notes(), factors)
 
 
 def _one(

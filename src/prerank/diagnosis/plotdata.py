@@ -12,7 +12,7 @@ from torch import Tensor
 
 from prerank.calibration import PCETest, ProjectedPIT, centred_levels, reliability_curve
 from prerank.calibration.projected_pits import PreRankPIT
-from prerank.plotting.panels import GroupHeat, PreRankPanel, ProjectionPanel, ratio
+from prerank.plotting.panels import CrossedHeat, GroupHeat, PreRankPanel, ProjectionPanel, ratio
 
 _BINS = 10  # of PITs that are numbers, and of more ranks than a picture can show one by one
 _MOST_RANKS = 20
@@ -97,6 +97,19 @@ def group_heat(tables: Mapping[Any, pd.DataFrame], adjusted: Sequence[float], le
             ratios[place] = ratio(float(row["PCE"]), float(row["expected PCE"]))
             failed[place] = adjusted[g] <= level and row["adjusted p-value"] <= level
     return GroupHeat(tuple(map(str, tables)), tuple(preranks), ratios, failed, np.asarray(adjusted))
+
+
+def crossed_heat(heat: GroupHeat, groups: Sequence[tuple[Any, Any]], titles: Sequence[str]) -> CrossedHeat:
+    """The heat map of groups that two labels make, as a table of the two; labels stand in the order of the groups."""
+    rows, columns = (list(dict.fromkeys(group[part] for group in groups)) for part in (0, 1))
+    ratios = np.full((len(rows), len(columns)), np.nan)
+    failed = np.zeros(ratios.shape, dtype=bool)
+    for k, (row, column) in enumerate(groups):
+        place = rows.index(row), columns.index(column)
+        ratios[place] = np.nanmax(heat.ratios[k])
+        failed[place] = heat.failed[k].any()
+    texts = [tuple(str(label).removesuffix(" 00:00:00") for label in labels) for labels in (rows, columns)]
+    return CrossedHeat((titles[0], titles[1]), texts[0], texts[1], ratios, failed)
 
 
 def _curves_and_heights(

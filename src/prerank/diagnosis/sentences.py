@@ -238,10 +238,13 @@ def of_groups(found: Iterable[tuple[str, Mapping[str, str]]], n_groups: int, mos
     groups: dict[str, list[str]] = {}
     for name, said in found:
         for sentence in said.values():
-            groups.setdefault(sentence, []).append(name)
+            main = sentence.partition(", and ")[0].removesuffix(
+                "."
+            )  # a tail beside it is told by the group's own check
+            groups.setdefault(main, []).append(name)
     order = sorted(groups, key=lambda sentence: -len(groups[sentence]))
-    lines = [f"{sentence.removesuffix('.')}: {_where(groups[sentence], n_groups)}." for sentence in order[:most]]
-    return [*lines, f"And {len(order) - most} others in single groups, see the table."] if len(order) > most else lines
+    lines = [f"{sentence}: {_where(groups[sentence], n_groups)}." for sentence in order[:most]]
+    return [*lines, f"And {len(order) - most} other failures, see the groups."] if len(order) > most else lines
 
 
 def _where(names: Sequence[str], n_groups: int) -> str:

@@ -139,9 +139,9 @@ def strip_panel(ax: Axes, departures: np.ndarray, shown: int | None = None) -> A
         np.clip(departures, -3.0, 3.0),
         cmap=OUTSIDE,
         norm=Normalize(-3.0, 3.0),
-        edgecolors="white" if departures.shape[1] <= 10 else "none",
+        edgecolors="white" if departures.shape[1] <= 20 else "none",
         linewidth=0.5,
-        rasterized=departures.shape[1] > 10,
+        rasterized=departures.shape[1] > 20,
     )
     for line in range(1, len(departures)):
         ax.axhline(line, color="white", lw=0.6)

@@ -74,6 +74,19 @@ class GroupHeat(NamedTuple):
         return np.lexsort((np.arange(len(self.groups)), -largest, self.adjusted_p_value))
 
 
+class CrossedHeat(NamedTuple):
+    """Groups that two labels make: the largest PCE over expected of each (rows, columns), NaN where there is no such group.
+
+    `failed` (rows, columns): the group fails by its adjusted p-value. `titles` name rows and columns.
+    """
+
+    titles: tuple[str, str]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    ratios: np.ndarray
+    failed: np.ndarray
+
+
 def highest_density(projections: Iterable[ProjectionPanel]) -> float:
     """The upper end of the common axis of all histograms."""
     return min(HIGHEST, max(2.0, 1.08 * max((float(one.heights.max()) for one in projections), default=0.0)))
@@ -116,23 +129,26 @@ def fitting_names(names: Sequence[str], length: int) -> list[str]:
     ['a lon…', 'anoth…']
     """
     cut = [name if len(name) <= length else f"{name[: length - 1]}…" for name in names]
-    alike: dict[str, list[int]] = {}
-    for place, name in enumerate(cut):
-        alike.setdefault(name, []).append(place)
-    for places in alike.values():
+    for places in _alike(cut, names):
         full = [names[place] for place in places]
-        if len(set(full)) < 2:
-            continue
         shared = next(
             (k for k, signs in enumerate(zip(*full, strict=False)) if len(set(signs)) > 1), min(map(len, full))
         )
-        begin = max(0, full[0].rfind(" ", 0, max(shared - 3, 0)) + 1)
+        begin = full[0].rfind(" ", 0, max(shared - 3, 0)) + 1
         begin = begin if shared - begin < length - 2 else shared
-        ends = [f"…{name[begin:]}" for name in full]
-        ends = [end if len(end) <= length else f"{end[: length - 1]}…" for end in ends]
-        for number, place in enumerate(places, 1):
-            tag = f"…{number}"
-            cut[place] = (
-                ends[number - 1] if len(set(ends)) == len(ends) else full[number - 1][: length - len(tag)] + tag
-            )
+        for place in places:
+            end = f"…{names[place][begin:]}"
+            cut[place] = end if len(end) <= length else f"{end[: length - 1]}…"
+    for places in _alike(cut, names):
+        for place in places:
+            tag = f"…{place + 1}"
+            cut[place] = names[place][: length - len(tag)] + tag
     return cut
+
+
+def _alike(cut: Sequence[str], names: Sequence[str]) -> list[list[int]]:
+    """Places of names that differ and are cut to the same text."""
+    found: dict[str, list[int]] = {}
+    for place, name in enumerate(cut):
+        found.setdefault(name, []).append(place)
+    return [places for places in found.values() if len({names[place] for place in places}) > 1]
