@@ -1,7 +1,7 @@
 """Quantiles of a forecast hub made joint, against independent margins and the team's own samples, on weeks held out.
 
-python benchmarks/joint_from_margins.py HUB writes results/recalibration/joint-from-margins.csv. HUB is the folder of a FluSight
-hub (hubverse layout) with the model UMass-trends_ensemble, whose weekly quantiles and samples are of the same target.
+python benchmarks/joint_from_margins.py HUB writes results/recalibration/joint-from-margins.csv. HUB is the folder of a
+FluSight hub (hubverse layout) with the model UMass-trends_ensemble, whose quantiles and samples are of the same target.
 """
 
 import sys

@@ -185,7 +185,7 @@ class Recalibrator(BaseEstimator):
 
     @property
     def densities_(self) -> dict[str, PITDensities]:
-        """Densities of the old PITs by pre-rank, of the first tilt that changes a forecast, or else of the first; {} without."""
+        """Densities of the old PITs by pre-rank, of the first tilt that changes a forecast, or else of the first."""
         check_is_fitted(self, "steps_")
         tilts = [step for step in self.steps_ if isinstance(step, FittedTilt)]
         if not tilts:

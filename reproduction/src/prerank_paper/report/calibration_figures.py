@@ -111,7 +111,7 @@ def reliability_figure(protocol: Protocol, dataset: str, curves: pd.DataFrame, b
         heading(
             figure,
             f"Reliability of {dataset}, trained and evaluated {how}",
-            "Deviation from the diagonal: median (line) and range (shade) over seeds and projections. Calibrated: in the grey",
+            "Deviation from the diagonal: median and range (shade) over seeds and projections. Calibrated: in the grey",
         )
         return figure
 
