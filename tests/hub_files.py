@@ -31,20 +31,25 @@ RULES = {
 }
 
 
-def members_of(seed: int, scale: int = 100) -> np.ndarray:
+def members_of(seed: int, n_rounds: int = len(ROUNDS), scale: int = 100) -> np.ndarray:
     """Whole numbers (rounds, places, samples, horizons)."""
     rng = np.random.default_rng(seed)
-    return rng.integers(0, scale, size=(len(ROUNDS), len(PLACES), N_SAMPLES, len(HORIZONS)))
+    return rng.integers(0, scale, size=(n_rounds, len(PLACES), N_SAMPLES, len(HORIZONS)))
+
+
+def day_of(r: int) -> str:
+    """The day of a round."""
+    return str((pd.Timestamp(ROUNDS[0]) + pd.Timedelta(weeks=r)).date())
 
 
 def samples(members: np.ndarray, r: int, name: str = "{place}_s{k}") -> pd.DataFrame:
     rows = [
         {
-            "reference_date": ROUNDS[r],
+            "reference_date": day_of(r),
             "location": place,
             "horizon": horizon,
             "target": TARGET,
-            "target_end_date": str((pd.Timestamp(ROUNDS[r]) + pd.Timedelta(weeks=horizon)).date()),
+            "target_end_date": str((pd.Timestamp(day_of(r)) + pd.Timedelta(weeks=horizon)).date()),
             "output_type": "sample",
             "output_type_id": name.format(place=place, k=k + 1, h=horizon),
             "value": int(members[r, p, k, h]),
@@ -56,8 +61,8 @@ def samples(members: np.ndarray, r: int, name: str = "{place}_s{k}") -> pd.DataF
     return pd.DataFrame(rows)
 
 
-def observed() -> pd.DataFrame:
-    days = [str(day.date()) for day in pd.date_range(ROUNDS[0], periods=8, freq="7D")]
+def observed(n_weeks: int = 8) -> pd.DataFrame:
+    days = [day_of(week) for week in range(n_weeks)]
     rows = [
         {"target_end_date": day, "location": place, "target": TARGET, "observation": 10 * i + p}
         for i, day in enumerate(days)
@@ -82,7 +87,7 @@ def put(frame: pd.DataFrame, path: Path) -> None:
         frame.to_csv(path, index=False)
 
 
-def build_hub(root: Path) -> Path:
+def build_hub(root: Path, n_rounds: int = len(ROUNDS)) -> Path:
     """Three models in three formats; each calls its samples otherwise."""
     kinds = {
         "a-csv": ("csv", "{place}_s{k}"),
@@ -90,9 +95,10 @@ def build_hub(root: Path) -> Path:
         "c-gz": ("csv.gz", "{place}0{k}"),
     }
     for seed, (model, (suffix, name)) in enumerate(kinds.items()):
-        for r in range(len(ROUNDS)):
-            put(samples(members_of(seed), r, name), root / "model-output" / model / f"{ROUNDS[r]}-{model}.{suffix}")
-    put(observed(), root / "target-data" / "time-series.csv")
+        for r in range(n_rounds):
+            rows = samples(members_of(seed, n_rounds), r, name)
+            put(rows, root / "model-output" / model / f"{day_of(r)}-{model}.{suffix}")
+    put(observed(n_rounds + 5), root / "target-data" / "time-series.csv")
     (root / "hub-config").mkdir()
     (root / "hub-config" / "tasks.json").write_text(json.dumps(RULES))
     (root / "model-output" / "README.md").write_text("who submits here")

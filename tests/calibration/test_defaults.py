@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from builders import normal, random_mixture, uniform
+from prerank.arrays.case_labels import checked_case_ids, label_array
 from prerank.calibration import (
     EmpiricalRank,
     SmoothRank,
@@ -21,7 +22,6 @@ from prerank.calibration import (
     reliability_band,
     reliability_curve,
 )
-from prerank.calibration.checks import checked_case_ids, label_array
 from prerank.calibration.projected_pits import ProjectedPIT
 from prerank.forecasts import Ensemble
 from prerank.preranks import HDR, PCA, Contrast, Copula, Dependency, Location, Marginal, Scale, SquaredDifference

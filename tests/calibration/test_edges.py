@@ -9,8 +9,9 @@ import torch
 from torch.distributions import Independent, LogNormal, MultivariateNormal
 
 from builders import normal
+from prerank.arrays.case_labels import checked_case_ids, label_array
 from prerank.calibration import centred_levels, inclusive_levels, pce, pce_kde, projected_pit, reliability_curve
-from prerank.calibration.checks import checked_case_ids, label_array, require_exponent
+from prerank.calibration.checks import require_exponent
 from prerank.calibration.curve_table import tables_of
 from prerank.calibration.rank_intervals import Intervals
 from prerank.forecasts import Ensemble, GaussianMixture

@@ -103,7 +103,7 @@ def test_the_corrected_cases_are_those_that_do_not_come_before(suffix, tmp_path)
         found = list(pytest.importorskip("xarray").load_dataset(out)["case"].values)
     else:
         found = list(dict.fromkeys((pd.read_csv if suffix == "csv" else pd.read_parquet)(out)["case"]))
-    assert found == labels[30:]
+    assert sorted(found) == sorted(labels[30:])  # a table keeps the order of its rows, which here is another
 
 
 @pytest.mark.parametrize(

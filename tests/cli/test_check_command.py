@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from prerank import HDR, Location, check
 from prerank.calibration import holm
 from prerank.cli.main import app
-from prerank.diagnosis import chunked as inchunks
+from prerank.inputs import lazy_members
 
 REAL = os.environ.get("PRERANK_REAL")
 N_CASES, N_MEMBERS = 60, 9
@@ -164,8 +164,8 @@ def test_files_that_are_read_in_chunks_give_the_same_p_values(kind, arrays, tmp_
     monkeypatch.setattr("prerank.io.stores._CHUNK", 13 * members[0].nbytes)
     monkeypatch.setattr("prerank.inputs.lazy_members.VALUES", 13 * members[0].size)
     read = []
-    look = inchunks._look
-    monkeypatch.setattr(inchunks, "_look", lambda block, *others: read.append(len(block)) or look(block, *others))
+    look = lazy_members._look
+    monkeypatch.setattr(lazy_members, "_look", lambda block, *others: read.append(len(block)) or look(block, *others))
     chunked = json.loads(invoke(*asked).stdout)
     assert read == [13, 13, 13, 13, 8]
     assert [row["p_value"] for row in chunked["preranks"]] == [row["p_value"] for row in whole["preranks"]]

@@ -128,6 +128,22 @@ def test_new_forecasts_are_corrected_by_what_all_past_cases_say(found, past, tmp
         np.testing.assert_allclose(arrays["members"], expected, rtol=1e-12)
 
 
+def test_what_was_learnt_knows_its_targets(found, past, tmp_path):
+    """Stations in another order are put into that of the fit, and others refused."""
+    learnt = tmp_path / "learnt.safetensors"
+    document(past / "past.csv", "--out", tmp_path / "first.csv", "--save", learnt)
+    turned = Matched(found.y[TARGETS[::-1]], found.members[..., ::-1], found.columns)
+    write_forecasts(tmp_path / "turned.nc", turned)
+    for name, source in (("straight.nc", past / "past.nc"), ("turned_out.nc", tmp_path / "turned.nc")):
+        document(source, "--load", learnt, "--out", tmp_path / name, "--seed", SEED)
+    one, other = (read_forecasts(tmp_path / name) for name in ("straight.nc", "turned_out.nc"))
+    assert list(other.y.columns) == TARGETS[::-1]  # what was written is in the order of its file
+    np.testing.assert_array_equal(one.members, other.members[..., other.y.columns.get_indexer(one.y.columns)])
+    write_forecasts(tmp_path / "else.nc", turned._replace(y=turned.y.set_axis(["a", "b", "c"], axis=1)))
+    refused = invoke(tmp_path / "else.nc", "--load", learnt, "--out", tmp_path / "x.nc")
+    assert_one_line(refused, "are for the targets a, b, c, what was learnt for h1, h2, h10; give the same targets")
+
+
 def test_forecasts_with_observations_are_judged_by_them(found, past, tmp_path):
     half = N_CASES // 2
     early, late = (
@@ -206,8 +222,9 @@ def test_missing_values_are_left_out_and_counted(found, tmp_path):
     write_forecasts(tmp_path / "f.npz", Matched(y, members, found.columns))
     told = document(tmp_path / "f.npz", "--out", tmp_path / "out.npz")
     assert told["notes"] == [
-        "2 of 90 cases not fitted on: the observation is missing",
-        "1 of 90 cases not fitted on: fewer than 2 members are there",
+        "2 of 90 cases dropped: the observation is missing",
+        "1 cases dropped: fewer than 2 of their members are there",
+        "2 of 522 members left out: they have missing values",
     ]
     with np.load(tmp_path / "out.npz", allow_pickle=False) as arrays:
         assert np.isfinite(arrays["members"]).all()

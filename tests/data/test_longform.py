@@ -2,9 +2,10 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
-from prerank import check, from_long
+from prerank import Location, check, from_long
 from prerank.io import DataError
 
 
@@ -123,3 +124,33 @@ def test_members_that_are_called_differently_in_every_case_are_refused_before_me
     )
     with pytest.raises(DataError, match="50,000 rows are too few for 50,000 cases x 50,000 members x 1 target; call"):
         from_long(table)
+
+
+class HandsOverArrow:
+    """A table of another library: all that is known of it is its stream of Arrow."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._table = pa.Table.from_pandas(frame, preserve_index=False)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize("kind", [HandsOverArrow, lambda frame: pa.Table.from_pandas(frame, preserve_index=False)])
+def test_tables_of_other_libraries_are_read_as_data_frames_are(kind) -> None:
+    rows = pd.MultiIndex.from_product([[1, 2, 3], [0, 1], ["a", "b"]], names=["case", "member", "target"])
+    forecasts = pd.DataFrame({"value": np.arange(12.0)}, rows).reset_index()
+    seen = forecasts[forecasts["member"] == 0].drop(columns="member")
+    expected, found = from_long(forecasts, seen), from_long(kind(forecasts), kind(seen))
+    pd.testing.assert_frame_equal(found.y, expected.y)
+    np.testing.assert_array_equal(found.members, expected.members)
+    with pytest.raises(DataError, match="the forecasts are a list"):
+        from_long([forecasts])  # type: ignore[arg-type]
+
+
+def test_observations_may_be_a_table_that_hands_over_arrow() -> None:
+    rng = np.random.default_rng(0)
+    y, members = pd.DataFrame(rng.normal(size=(60, 2)), columns=["rain", "wind"]), rng.normal(size=(60, 9, 2))
+    expected = check(y, members, [Location()], n_replicates=39)
+    found = check(HandsOverArrow(y), members, [Location()], n_replicates=39)
+    assert found.p_value == expected.p_value

@@ -10,9 +10,9 @@ import torch
 from torch.distributions import Independent, LogNormal
 
 from prerank import Contrast, Custom, Ensemble, GaussianMixture, Location, Marginal, Scale, check
-from prerank.calibration.checks import checked_case_ids
+from prerank.arrays.case_labels import checked_case_ids
 from prerank.diagnosis.data_warnings import quantiles
-from prerank.diagnosis.preparation import Prepared
+from prerank.inputs.survey import sorted_members
 
 N, M, D = 40, 7, 3
 STATIONS = ["Oslo", "Bergen", "Voss"]
@@ -279,9 +279,7 @@ class TestSuspicions:
         for n_cases, noted in ((enough, True), (enough - 1, False)):
             if n_cases:
                 members = torch.from_numpy(np.sort(points(n_cases, n_members)[1], 1))
-                y = torch.zeros(n_cases, D)
-                prepared = Prepared(y, Ensemble(members), torch.arange(n_cases), None, [])
-                assert bool(quantiles(prepared)) == noted
+                assert bool(quantiles(sorted_members(members, None))) == noted
 
     def test_few_values_are_noted_once_for_all_targets(self):
         y, members = points(60)

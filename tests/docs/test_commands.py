@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from hindcast_files import iri
 from hub_files import build_hub
 from prerank.cli.main import app
 from prerank_paper.benchmark.run import Summary
@@ -69,6 +70,10 @@ AS_IT_STANDS = {
     'prerank check hub --model a-csv --target "wk inc cases" --joint horizon': "",
     'prerank check hub --model "*" --joint horizon --html report.html': "report.html",
     'prerank check hub --model "*" --by model --by location --block none --prerank location': "",
+    "prerank check hindcast.nc observed.nc": "",
+    "prerank check hindcast.nc observed.nc --joint L --by season --block none": "",
+    'prerank check prices.csv --members "model *" --observation price --joint hour': "",
+    'prerank check prices.csv --members "model 1,model 2" --observation price --by weekday --prerank location': "",
     "prerank-paper simulate marginal": "prerank-simulations/marginal.png",
 }
 """Commands that are run as they stand, and what each must leave in its folder."""
@@ -97,6 +102,18 @@ OTHERWISE = {
     ),
     "prerank recalibrate new.csv --load learnt.safetensors --out corrected.csv": How(
         "prerank recalibrate new.csv --load learnt.safetensors --out corrected.csv", "", "corrected.csv"
+    ),
+    "prerank recalibrate hindcast.nc observed.nc --out corrected.nc": How(
+        "prerank recalibrate --help", "needs more starts than the small file has; see test_recalibrate_layouts.py"
+    ),
+    "prerank recalibrate hub --model a-csv --out corrected-hub": How(
+        "prerank recalibrate --help", "needs more rounds than the small hub has; see test_recalibrate_layouts.py"
+    ),
+    'prerank recalibrate prices.csv --members "model *" --observation price --out corrected.csv --html report.html': How(
+        'prerank recalibrate prices.csv --members "model *" --observation price --out corrected.csv '
+        f"--html report.html {QUICK}",
+        "all pre-ranks take longer",
+        "report.html",
     ),
     "prerank demo": How("prerank demo --rows 200 --fresh 200", "3,000 rows", "prerank-demo/demonstration.png"),
     "prerank --install-completion": How(None, "writes into the shell's own files"),
@@ -186,6 +203,12 @@ def at_hand(folder: Path) -> None:
     seen = pd.MultiIndex.from_product([days, stations], names=["case", "target"])
     pd.DataFrame({"value": y.ravel()}, seen).to_csv(folder / "observations.csv")
     build_hub(folder / "hub")
+    dataset, truth, _ = iri()
+    dataset.to_netcdf(folder / "hindcast.nc")
+    truth.to_netcdf(folder / "observed.nc")
+    times = pd.date_range("2024-01-01", periods=60 * 24, freq="h", name="time")
+    names = ["price", *(f"model {k}" for k in range(1, 6))]
+    pd.DataFrame(rng.normal(size=(len(times), 6)), times, names).to_csv(folder / "prices.csv")
 
 
 class Command(NamedTuple):

@@ -23,7 +23,7 @@ from prerank.arrays.fill_values import NETCDF_FILL, refuse_fill_values
 from prerank.arrays.labels import label_text, positions
 from prerank.arrays.precision import in_one_precision, precision_of, rounded
 from prerank.forecasts.support import refuse_outside_support
-from prerank.inputs.layout import observations_and_forecast
+from prerank.inputs import Cases
 
 NAN = float("nan")
 
@@ -149,21 +149,21 @@ class TestAlignment:
         """An array next to a named y is looked at like any other: what is sample-first, or could be, is refused."""
         xarray = pytest.importorskip("xarray")
         y = xarray.DataArray(np.zeros((5, 3)), dims=dims)
-        assert observations_and_forecast(y, np.zeros((5, 7, 3))).forecast.n_members == 7
+        assert Cases.of(y, np.zeros((5, 7, 3))).forecast.n_members == 7
         with pytest.raises(ValueError, match="looks sample-first"):
-            observations_and_forecast(y, np.zeros((7, 5, 3)))
+            Cases.of(y, np.zeros((7, 5, 3)))
         with pytest.raises(ValueError, match="ambiguous"):
-            observations_and_forecast(y, np.zeros((5, 5, 3)))
+            Cases.of(y, np.zeros((5, 5, 3)))
 
     def test_dimensions_without_a_role_leave_the_layout_to_the_shape(self):
         xarray = pytest.importorskip("xarray")
         members = xarray.DataArray(np.zeros((7, 5, 3)), dims=("a", "b", "c"))
         with pytest.raises(ValueError, match="looks sample-first"):
-            observations_and_forecast(np.zeros((5, 3)), members)
+            Cases.of(np.zeros((5, 3)), members)
         named = members.rename(a="member", b="case", c="target")
-        assert observations_and_forecast(np.zeros((5, 3)), named).forecast.members.shape == (5, 7, 3)
+        assert Cases.of(np.zeros((5, 3)), named).forecast.members.shape == (5, 7, 3)
         square = xarray.DataArray(np.zeros((5, 5, 3)), dims=("member", "case", "target"))
-        assert observations_and_forecast(np.zeros((5, 3)), square).forecast.members.shape == (5, 5, 3)
+        assert Cases.of(np.zeros((5, 3)), square).forecast.members.shape == (5, 5, 3)
 
 
 class TestSupport:

@@ -17,8 +17,7 @@ from prerank.arrays.labels import Labels, labels_of, oriented, positions
 from prerank.arrays.precision import in_one_precision, precision_of
 from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.forecasts.sampling import require_vector_distribution
-from prerank.inputs import as_ensemble
-from prerank.inputs.layout import observations_and_forecast
+from prerank.inputs import Cases, as_ensemble
 
 xarray = pytest.importorskip("xarray")
 VALUES = np.random.default_rng(0).normal(size=(4, 5, 3))  # cases, members, targets
@@ -34,7 +33,7 @@ def array(values, dims, order=None, **coordinates):
 
 
 def members_of(y, forecast, axes=None):
-    return observations_and_forecast(y, forecast, axes).forecast.members.numpy()
+    return Cases.of(y, forecast, axes).forecast.members.numpy()
 
 
 # -- dimensions
@@ -53,7 +52,7 @@ def test_any_order_of_dimensions_is_understood_with_roles_or_names(order):
     # y says which dimension holds the cases and which the targets; the members are what is left
     for turned in (("time", "place"), ("place", "time")):
         y = array(Y, ("time", "place"), turned)
-        found = observations_and_forecast(y, forecast, OF_Y)
+        found = Cases.of(y, forecast, OF_Y)
         assert np.array_equal(found.y.numpy(), Y)
         assert np.array_equal(found.forecast.members.numpy(), VALUES)
 
@@ -69,14 +68,14 @@ def test_axes_of_an_array_are_named_in_any_order(order):
 def test_dimensions_that_y_and_the_forecast_share_have_the_same_role():
     y = array(Y, ("case", "place"))
     forecast = array(VALUES, ("case", "number", "place"), ("number", "place", "case"))
-    found = observations_and_forecast(y, forecast)
+    found = Cases.of(y, forecast)
     assert np.array_equal(found.forecast.members.numpy(), VALUES)
-    turned = observations_and_forecast(y.transpose("place", "case"), forecast)
+    turned = Cases.of(y.transpose("place", "case"), forecast)
     assert np.array_equal(turned.y.numpy(), Y)
     # one role is enough for y: the other dimension is what is left
-    assert np.array_equal(observations_and_forecast(array(Y.T, ("target", "when")), VALUES).y.numpy(), Y)
+    assert np.array_equal(Cases.of(array(Y.T, ("target", "when")), VALUES).y.numpy(), Y)
     # of the forecast alone: its dimensions say what those of y are
-    only = observations_and_forecast(array(Y.T, ("place", "time")), array(VALUES, ("time", "member", "place")), OF_Y)
+    only = Cases.of(array(Y.T, ("place", "time")), array(VALUES, ("time", "member", "place")), OF_Y)
     assert np.array_equal(only.y.numpy(), Y)
 
 
@@ -103,7 +102,7 @@ def test_dimensions_that_y_and_the_forecast_share_have_the_same_role():
 )
 def test_what_names_leave_open_is_refused(y, forecast, axes, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        observations_and_forecast(y, forecast, axes)
+        Cases.of(y, forecast, axes)
 
 
 def test_a_role_in_its_usual_place_settles_the_others_and_elsewhere_it_does_not():
@@ -129,7 +128,7 @@ def test_a_role_in_its_usual_place_settles_the_others_and_elsewhere_it_does_not(
 )
 def test_shapes_that_are_another_layout_or_could_be_are_refused(shape, message):
     with pytest.raises(ValueError, match=message):
-        observations_and_forecast(Y, np.zeros(shape))
+        Cases.of(Y, np.zeros(shape))
     with pytest.raises(ValueError, match=message):
         as_ensemble(np.zeros(shape), torch.from_numpy(Y))
 
@@ -147,7 +146,7 @@ def test_named_dimensions_of_other_lengths_are_refused_and_no_length_is_ambiguou
     for shape in ((5, 5, 3), (4, 5, 2)):
         for forecast in (array(np.zeros(shape), ROLES), array(np.zeros(shape), ROLES, ("member", "target", "case"))):
             with pytest.raises(ValueError, match="does not match y of shape"):
-                observations_and_forecast(Y, forecast)
+                Cases.of(Y, forecast)
             with pytest.raises(ValueError, match="does not match y of shape"):
                 as_ensemble(forecast, torch.from_numpy(Y))
     for shape in ((4, 4, 3), (4, 3, 3)):
@@ -156,13 +155,13 @@ def test_named_dimensions_of_other_lengths_are_refused_and_no_length_is_ambiguou
 
 def test_swapped_arguments_are_recognised_by_their_shapes():
     with pytest.raises(ValueError, match="look swapped"):
-        observations_and_forecast(VALUES, Y)
+        Cases.of(VALUES, Y)
     with pytest.raises(ValueError, match=r"one value per case and target is no ensemble; pass members \(4, M, 3\)"):
-        observations_and_forecast(Y, Y)
+        Cases.of(Y, Y)
     with pytest.raises(TypeError, match="look swapped"):
-        observations_and_forecast(Ensemble(VALUES), Y)
+        Cases.of(Ensemble(VALUES), Y)
     with pytest.raises(TypeError, match="the forecast is the class Ensemble; pass a value of it"):
-        observations_and_forecast(Y, Ensemble)
+        Cases.of(Y, Ensemble)
 
 
 # -- labels
@@ -172,17 +171,17 @@ def test_the_forecast_is_brought_into_the_order_of_y():
     times, places = pd.date_range("2020-01-01", periods=4), list("abc")
     y = array(Y, ("time", "place"), time=times, place=places)
     forecast = array(VALUES, NAMES, time=times, place=places)
-    turned = observations_and_forecast(y, forecast[[2, 0, 3, 1]][:, :, [1, 2, 0]])
+    turned = Cases.of(y, forecast[[2, 0, 3, 1]][:, :, [1, 2, 0]])
     assert np.array_equal(turned.forecast.members.numpy(), VALUES)
     assert turned.order.tolist() == [1, 3, 0, 2]
     assert turned.labels.cases.equals(times)
     assert list(turned.labels.targets) == places
-    straight = observations_and_forecast(y, forecast)
+    straight = Cases.of(y, forecast)
     assert straight.order is None
     frame = pd.DataFrame(Y, index=times, columns=places)
-    assert np.array_equal(observations_and_forecast(frame[::-1], forecast).forecast.members.numpy(), VALUES[::-1])
+    assert np.array_equal(Cases.of(frame[::-1], forecast).forecast.members.numpy(), VALUES[::-1])
     # where y has none, the labels are those of the forecast
-    bare = observations_and_forecast(Y, forecast)
+    bare = Cases.of(Y, forecast)
     assert bare.labels.cases.equals(times)
     assert list(bare.labels.targets) == places
     assert bare.order is None
@@ -244,7 +243,7 @@ def test_labels_that_occur_twice_go_by_position_only_where_both_sides_agree():
 
 
 def test_labels_and_inputs_cannot_be_changed():
-    inputs = observations_and_forecast(Y, VALUES)
+    inputs = Cases.of(Y, VALUES)
     for value, field in ((Labels(), "cases"), (inputs, "order")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(value, field, 1)

@@ -17,11 +17,10 @@ from prerank.recalibration.densities import (
     as_density,
     as_mixture,
     density_scale,
-    held_out_cases,
     kernel_mixture,
     log_density,
-    one_model,
 )
+from prerank.recalibration.held_out import held_out_cases, to_correct
 from prerank.recalibration.pit_coordinates import OldPITs, reference_draws
 
 CPU = torch.device("cpu")
@@ -145,26 +144,27 @@ def test_mixtures_are_cut_into_cases_and_other_laws_are_not(mixed, monkeypatch, 
 
 
 def test_a_forecast_of_several_models_or_without_cases_is_refused(mixed):
-    assert torch.equal(one_model(np.zeros((2, 3, 4))).members, torch.zeros(2, 3, 4).double())
-    assert one_model(mixed(3)).batch_shape == (3,)
-    with pytest.raises(ValueError, match=r"leading axes \(4, 2\) before its cases; pass one model at a time"):
-        one_model(Ensemble(torch.zeros(4, 2, 5, 3, 2)))
+    assert torch.equal(to_correct(np.zeros((2, 3, 4))).law.members, torch.zeros(2, 3, 4).double())
+    assert to_correct(mixed(3)).law.batch_shape == (3,)
+    assert to_correct(mixed(3).expand((1, 3))).law.batch_shape == (3,)
+    with pytest.raises(ValueError, match=r"leading axes \(4, 2\) before its cases; give one model at a time"):
+        to_correct(Ensemble(torch.zeros(4, 2, 5, 3, 2)))
     with pytest.raises(ValueError, match=r"leading axes \(4,\) before its cases"):
-        one_model(mixed(3).expand((4, 3)))
+        to_correct(mixed(3).expand((4, 3)))
     with pytest.raises(ValueError, match="event shape"):
-        one_model(Normal(torch.zeros(3, 2), torch.ones(2)))
-    with pytest.raises(ValueError, match="NaN"):
-        one_model(torch.full((2, 3, 4), torch.nan))
+        to_correct(Normal(torch.zeros(3, 2), torch.ones(2)))
+    with pytest.raises(ValueError, match="every member of every case has a missing value"):
+        to_correct(torch.full((2, 3, 4), torch.nan))
 
 
 def test_held_out_cases_are_counted_and_compared(mixed):
     forecast, y = mixed(3), normal(3, 2)
-    found, observed = held_out_cases(forecast, y.numpy(), at_least=3)
-    assert found is forecast
-    assert torch.equal(observed, y)
+    found = held_out_cases(forecast, y.numpy(), at_least=3)
+    assert found.forecast is forecast
+    assert torch.equal(found.observed(), y)
     with pytest.raises(ValueError, match=r"^3 held-out cases; at least 4 are needed"):
         held_out_cases(forecast, y, at_least=4)
-    assert len(held_out_cases(mixed(1), y[:1])[1]) == 1
+    assert len(held_out_cases(mixed(1), y[:1]).observed()) == 1
     with pytest.raises(TypeError, match="y is an Ensemble"):
         held_out_cases(y, Ensemble(torch.zeros(3, 4, 2)))
 

@@ -156,9 +156,9 @@ def test_the_device_follows_the_data(device, standard, observed):
 def refusals(forecast, y):
     members = forecast.ensemble(5).members
     bad = y.clone()
-    bad[3, 1] = torch.nan
+    bad[3, 1] = torch.inf
     return {
-        "values of y are NaN": lambda: Recalibrator().fit(forecast, bad),
+        "y has 1 infinite values": lambda: Recalibrator().fit(forecast, bad),
         "both must be the same": lambda: Recalibrator().fit(forecast, y[:30]),
         "put Dressing\\(\\) before it": lambda: Recalibrator(steps=[Tilt()]).fit(members, y),
         "use Affine\\(\\) instead": lambda: Recalibrator(steps=[Dressing()]).fit(forecast, y),

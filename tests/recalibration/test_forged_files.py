@@ -182,4 +182,4 @@ def test_a_seed_of_numpy_is_kept(tmp_path):
     fitted = Recalibrator(steps=[Affine()], seed=np.int64(3), n_folds=np.int32(4)).fit(members, y)
     fitted.save(tmp_path / "file")
     again = Recalibrator.load(tmp_path / "file")
-    assert (again.seed, again.n_folds, again.n_members_) == (3, 4, 5)
+    assert (again.seed, again.n_folds, again.fitted_on_.n_members) == (3, 4, 5)

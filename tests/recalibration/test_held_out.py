@@ -10,6 +10,7 @@ from torch.distributions import Cauchy, Distribution, Independent, Laplace, Stud
 
 from prerank import Ensemble
 from prerank.forecasts import equally_weighted_draws
+from prerank.inputs import Cases
 from prerank.randomness import numpy_generator
 from prerank.recalibration.atoms import has_atoms, in_words, tied_shares
 from prerank.recalibration.features import Features, raw_features, standardised
@@ -246,5 +247,5 @@ def test_cases_within_the_gap_are_not_learnt_from():
     ],
 )
 def test_labels_say_whether_there_is_an_order(cases, targets, order):
-    assert Order.of(pd.DataFrame(np.zeros((4, 3)), cases, targets), np.zeros((4, 5, 3))) == order
-    assert Order.of(np.zeros((4, 3)), np.zeros((4, 5, 3))) == (False, False)
+    assert Order.of(Cases.of(pd.DataFrame(np.zeros((4, 3)), cases, targets), np.zeros((4, 5, 3)))) == order
+    assert Order.of(Cases.of(np.zeros((4, 3)), np.zeros((4, 5, 3)))) == (False, False)

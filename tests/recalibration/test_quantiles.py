@@ -238,7 +238,7 @@ def test_latent_recalibration_moves_lengths_along_their_directions(elements, mix
     step = LatentRecalibration(n_draws=5, seed=6).fit(forecast, y)
     lengths = latent_vectors(y[:, None], forecast).square().sum(-1).sqrt()[:, 0].sort().values
     torch.testing.assert_close(step.lengths_, lengths)
-    assert step.n_targets_ == 2
+    assert step.fitted_on_.n_targets == 2
     new = mixed(3, seed=9)
     members = step.transform(new).members
     drawn = keyed_normal(case_keys(6, torch.arange(3), "latent"), (5, 2))

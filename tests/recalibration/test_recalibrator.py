@@ -156,7 +156,7 @@ def test_what_is_no_list_of_steps_is_refused(steps, with_features, error, messag
     [
         (torch.ones(11), r"case_weights has shape \(11,\); one number per case is \(12,\)"),
         (torch.ones(12, 1), r"case_weights has shape \(12, 1\)"),
-        (torch.zeros(12), "^0 of 12 case_weights are negative, NaN or infinite, and they sum to 0"),
+        (torch.zeros(12), "^all 12 case_weights are zero; at least one must be positive"),
         ([-1.0, -2.0, *[1.0] * 10], "^2 of 12 case_weights are negative"),
         ([torch.nan, *[1.0] * 11], "^1 of 12 case_weights"),
         ([torch.inf, -1.0, *[1.0] * 10], "^2 of 12 case_weights"),
@@ -184,10 +184,10 @@ def test_options_that_are_no_whole_numbers_are_refused():
 def test_other_targets_and_other_features_are_refused():
     notes = Notes()
     recalibrator = Recalibrator(steps=[notes]).fit(MEMBERS, Y)
-    with pytest.raises(ValueError, match="the forecast is for 1 targets, but the Recalibrator was fitted on 2;"):
+    with pytest.raises(ValueError, match="the Recalibrator was fitted on 2 targets, but the forecast is for 1;"):
         recalibrator.transform(MEMBERS[..., :1])
     law = Independent(Laplace(torch.zeros(5, 3), torch.ones(3)), 1)
-    with pytest.raises(ValueError, match="the forecast is for 3 targets, but"):
+    with pytest.raises(ValueError, match="on 2 targets, but the forecast is for 3;"):
         recalibrator.transform(law)
     with pytest.raises(ValueError, match="was fitted on no features, and some are given"):
         recalibrator.transform(MEMBERS, torch.ones(12))
@@ -228,7 +228,7 @@ def test_steps_are_the_same_after_a_file(tmp_path):
     known = {"n_cases": 9, "n_targets": 2, "n_features": 3, "n_folds": 5, "seed": 0, "n_members": 8}
     write(tmp_path / "steps", steps, known)
     back, about = read_steps(tmp_path / "steps")
-    assert about == About(**known, tied=[0.0, 0.0])
+    assert about == About(**known, tied=[0.0, 0.0], target_names=None, notes=())
     assert len(back) == len(steps)
     for step, again in zip(steps, back, strict=True):
         assert type(again) is type(step)

@@ -209,8 +209,8 @@ def test_bad_input_gets_a_sentence():
         regions.fit(y, truth)
     with pytest.raises(ValueError, match="30 cases and 2 targets; both must be the same"):
         regions.fit(truth, y[:20])
-    with pytest.raises(ValueError, match="1 of 60 values of y are NaN"):
-        regions.fit(truth, torch.where(y == y[3, 1], torch.nan, y))
+    with pytest.raises(ValueError, match="y has 1 infinite values"):
+        regions.fit(truth, torch.where(y == y[3, 1], torch.inf, y))
     with pytest.raises(ValueError, match=r"leading axes \(4,\) .* one model at a time"):
         regions.fit(truth.expand((4, 30)), y)
     regions.fit(truth, y)

@@ -119,8 +119,8 @@ def test_bad_input_gets_a_sentence(step):
         step.transform(forecast)
     with pytest.raises(TypeError, match=r"the order is fit\(forecast, y\)"):
         step.fit(y, forecast)
-    with pytest.raises(ValueError, match="1 of 60 values of y are NaN"):
-        step.fit(forecast, torch.where(y == y[3, 1], torch.nan, y))
+    with pytest.raises(ValueError, match="y has 1 infinite values"):
+        step.fit(forecast, torch.where(y == y[3, 1], torch.inf, y))
     with pytest.raises(ValueError, match="n_draws=0: a whole number"):
         type(step)(n_draws=0)
 

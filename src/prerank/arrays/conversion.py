@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.arrays.arrow import from_arrow
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 _EXACT_IN_SINGLE = 1 << 24  # whole numbers up to here are float32 numbers
 
@@ -91,6 +93,7 @@ def _as_array(value: Any, what: str) -> np.ndarray:
         raise TypeError(f"{what} is {described(value)}; pass a value of it, or an array")
     if isinstance(value, np.ma.MaskedArray):
         return _filled(value)
+    value = from_arrow(value)
     if isinstance(value, list | tuple) and any(isinstance(item, np.ma.MaskedArray) for item in value):
         return _filled(np.ma.stack(value))
     # asked of the type: a table answers for its columns too, and one of them may be called "members"
@@ -123,6 +126,15 @@ def _as_array(value: Any, what: str) -> np.ndarray:
     if array.ndim == 0 and array.dtype == object:
         raise TypeError(f"{what} is {kind}; pass an array of numbers (NumPy, torch, pandas, xarray or nested lists)")
     return array
+
+
+def without_mask(value: Any) -> Any:
+    """The value itself, or a plain array in which NaN stands for what a NumPy mask hides.
+
+    >>> without_mask(np.ma.masked_equal([1, 7], 7))
+    array([ 1., nan])
+    """
+    return _filled(value) if isinstance(value, np.ma.MaskedArray) else value
 
 
 def _filled(masked: np.ma.MaskedArray) -> np.ndarray:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from prerank.arrays.arrow import from_arrow
+
 ROLES = ("case", "member", "target")
 _OF_Y = ("case", "target")
 NAMES = {
@@ -28,6 +30,12 @@ class Labels:
     cases: Any = None
     targets: Any = None
 
+    def or_else(self, other: "Labels") -> "Labels":
+        """These labels, and another's where there are none."""
+        return Labels(
+            other.cases if self.cases is None else self.cases, other.targets if self.targets is None else self.targets
+        )
+
 
 def is_xarray(value: object) -> bool:
     return hasattr(type(value), "dims") and hasattr(type(value), "transpose") and hasattr(type(value), "indexes")
@@ -37,14 +45,19 @@ def _is_pandas(value: object) -> bool:
     return hasattr(type(value), "iloc") and hasattr(value, "index")
 
 
-def oriented(y: Any, forecast: Any, axes: Axes | None) -> tuple[Any, Any, bool]:
+def oriented(
+    y: Any, forecast: Any, axes: Axes | None, joint: str | Sequence[str] | None = None
+) -> tuple[Any, Any, bool]:
     """xarray objects with their dimensions in the order (case, target) and (case, member, target).
 
     Roles come from `axes`, from dimensions that are called like them or as usual (`NAMES`), and from dimensions of the same
-    name in the other object. Several dimensions of cases, or of targets, are taken together. Also says whether the layout
-    of the forecast is known now, so that no shape needs guessing.
+    name in the other object. Several dimensions of cases, or of targets, are taken together. `joint` names the dimensions
+    of targets; all others but that of the members are cases then. Also says whether the layout of the forecast is known
+    now, so that no shape needs guessing.
     """
     order = tuple(y.dims) if is_xarray(y) else ()
+    if joint is not None:
+        axes, order = _roles_of_joint(y, forecast, axes, (joint,) if isinstance(joint, str) else tuple(joint))
     before = {dim for value in (y, forecast) if is_xarray(value) for dim in value.dims}
     y, forecast = _stacked(y, axes, _OF_Y, order), _stacked(forecast, axes, ROLES, order)
     y_dims = _dims(y, 2)
@@ -68,6 +81,44 @@ def oriented(y: Any, forecast: Any, axes: Axes | None) -> tuple[Any, Any, bool]:
         return y, forecast, False
     of_forecast = _completed(forecast_dims, of_forecast, ROLES, "the forecast")
     return y, forecast.transpose(*_in_order(forecast_dims, of_forecast, ROLES)), True
+
+
+def _roles_of_joint(
+    y: Any, forecast: Any, axes: Axes | None, joint: tuple[Any, ...]
+) -> tuple[dict[Any, str], tuple[Any, ...]]:
+    """The role of every dimension, and the order in which several of one role are taken together."""
+    if not is_xarray(forecast if y is None else y):
+        raise TypeError(
+            f"joint={joint!r} names dimensions, which only xarray objects have; pass y and forecast as such"
+        )
+    if not (axes is None or isinstance(axes, Mapping)):
+        raise TypeError(f"joint={joint!r} names the targets; name the members by a mapping, axes={{name: 'member'}}")
+    known = tuple(forecast.dims) if y is None else tuple(y.dims)
+    dims = tuple(forecast.dims) if is_xarray(forecast) else known
+    for dim in joint:
+        if dim not in known or dim not in dims or joint.count(dim) > 1:
+            raise ValueError(f"joint={joint!r}: name dimensions of both, each once; y has {known}, the forecast {dims}")
+    if not is_xarray(forecast):  # whose cases and targets stand where those of y are put
+        cases = tuple(dim for dim in known if dim not in joint)
+        return {**dict.fromkeys(cases, "case"), **dict.fromkeys(joint, "target")}, (*cases, *joint)
+    said = dict(axes or {})
+    members = [dim for dim in forecast.dims if said.get(dim) == "member"]
+    members = members or [dim for dim in forecast.dims if y is not None and dim not in known]
+    members = members if len(members) == 1 else [dim for dim in forecast.dims if role_of(dim) == "member"]
+    if len(members) != 1:
+        raise ValueError(
+            f"the forecast has the dimensions {tuple(forecast.dims)}, and which one holds the members is not clear; say "
+            f"axes={{{forecast.dims[0]!r}: 'member'}}"
+        )
+    cases = tuple(dim for dim in known if dim not in (*joint, *members))
+    strange = [dim for dim in forecast.dims if dim not in (*cases, *joint, *members)]
+    if strange or not cases:
+        raise ValueError(
+            f"joint={joint!r} leaves the dimensions {cases} of y for the cases, and the forecast has "
+            f"{tuple(dim for dim in forecast.dims if dim not in (*joint, *members))}; both need the same, at least one"
+        )
+    roles = {**dict.fromkeys(cases, "case"), members[0]: "member", **dict.fromkeys(joint, "target")}
+    return roles, (*cases, *joint)
 
 
 def _refuse_two_orders(y_dims: tuple[Any, ...], forecast_dims: tuple[Any, ...] | None) -> None:
@@ -120,9 +171,12 @@ def _stacked(value: Any, axes: Axes | None, wanted: tuple[str, ...], order: tupl
     if unknown:
         return value
     for role in wanted:
-        dims = [dim for dim in value.dims if roles[dim] == role]
+        dims = [dim for dim in value.dims if roles.get(dim) == role]
         dims = sorted(dims, key=lambda dim: order.index(dim) if dim in order else len(order))
         if len(dims) > 1 and role != "member":
+            if role in dims:  # what is made may not be called like what it is made of
+                value = value.rename({role: f"{role}_"})
+                dims = [f"{role}_" if dim == role else dim for dim in dims]
             value = value.stack({role: dims})
     return value
 
@@ -188,6 +242,7 @@ def _in_order(dims: tuple[Any, ...], roles: dict[Any, str], wanted: tuple[str, .
 
 def labels_of(value: Any, n_axes: int) -> Labels:
     """The labels of the first axis (cases) and, of two axes or more, of the last one (targets)."""
+    value = from_arrow(value)
     if is_xarray(value) and len(value.dims) == n_axes:
         indexes = value.indexes
         return Labels(indexes.get(value.dims[0]), indexes.get(value.dims[-1]) if n_axes > 1 else None)

@@ -1,10 +1,13 @@
 """Observations and members of different precision: compared in the coarser one, so that equal values stay equal."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from prerank.arrays.conversion import as_tensor
 
 
 def precision_of(value: Any) -> torch.dtype | None:
@@ -64,3 +67,15 @@ def in_one_precision(
         "the members, so that equal values stay equal" if what == "y" else "y, so that equal values stay equal"
     )
     return (result, members, note if changed else None) if what == "y" else (y, result, note if changed else None)
+
+
+@dataclass(frozen=True)
+class Precisions:
+    """The floating types that y and the members came in; they are compared in the coarser one."""
+
+    of_y: torch.dtype | None = None
+    of_members: torch.dtype | None = None
+
+    def together(self, y: Tensor, members: Any) -> tuple[Tensor, Tensor, str | None]:
+        """y and members, and a note if one of them was rounded."""
+        return in_one_precision(y, as_tensor(members, "the forecast"), self.of_y, self.of_members)

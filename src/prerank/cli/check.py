@@ -1,7 +1,6 @@
 """`prerank check`: a file of forecasts in, a verdict out."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,15 +12,21 @@ from prerank.cli.fileoptions import (
     Block,
     Case,
     Forecasts,
+    Html,
     Joint,
+    LeadUnits,
     Member,
+    Members,
     Model,
     Observation,
     Observations,
+    Plot,
     Preranks,
     Replicates,
     Seed,
     Target,
+    Time,
+    Title,
     Value,
     block_of,
     naming_of,
@@ -43,6 +48,9 @@ def check(
     value: Value = None,
     observation: Observation = None,
     axes: Axes = None,
+    members: Members = None,
+    time: Time = None,
+    lead_units: LeadUnits = None,
     block: Block = None,
     by: Annotated[
         list[str] | None,
@@ -51,14 +59,9 @@ def check(
     prerank: Preranks = None,
     seed: Seed = 0,
     replicates: Replicates = 999,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw rank histograms and reliability diagrams: PNG, SVG or PDF."),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a report to read in a browser: one HTML file, no network needed."),
-    ] = None,
+    plot: Plot = None,
+    html: Html = None,
+    title: Title = None,
     as_json: AsJson = False,
     fail: Annotated[bool, typer.Option("--fail", help="End with status 1 if the forecast is miscalibrated.")] = False,
 ) -> None:
@@ -112,7 +115,7 @@ def check(
             command_line(ctx),
             python_lines(forecasts, observations, naming, preranks, {**ctx.params, "block": block, "by": by}),
         )
-        result.to_html(html, title=f"Is {forecasts.name} calibrated?", command=command, python=python)
+        result.to_html(html, title=title or f"Is {forecasts.name} calibrated?", command=command, python=python)
     typer.echo(as_document(result, seed) if as_json else printable(str(result)))
     if fail and result.calibrated is False:
         raise typer.Exit(1)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from prerank.diagnosis import Check, GroupedCheck
+from prerank.diagnosis import Check, Comparison, GroupedCheck
 from prerank.diagnosis.groups import group_text
 
 
@@ -29,6 +29,19 @@ def of_check(result: Check, seed: int) -> dict[str, Any]:
         "preranks": _preranks(result),
         "projections": _records(result.projections),
     }
+
+
+def of_comparison(result: Comparison, seed: int) -> dict[str, Any]:
+    """The keys of a comparison."""
+    first, second = result.names
+    found: dict[str, Any] = {
+        first: of_check(result.before, seed),
+        second: of_check(result.after, seed),
+        "energy_score": {first: result.score_before, second: result.score_after},
+    }
+    if result.variogram is not None:
+        found["variogram_score"] = dict(zip(result.names, result.variogram, strict=True))
+    return found
 
 
 def _of_groups(result: GroupedCheck) -> dict[str, Any]:

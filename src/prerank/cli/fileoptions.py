@@ -62,6 +62,24 @@ Observation = Annotated[
     str | None,
     typer.Option(help="Column, array or variable of observations.", show_default="observation; observations in NPZ"),
 ]
+Members = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Wide table: columns of members, 'A,B', 'LEAR *', '/DNN \\d/' or '*'; repeatable.",
+        show_default="a row per member",
+    ),
+]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        help="Wide table: column of times; --joint hour, weekday, day or month splits it.",
+        show_default="the one of dates",
+    ),
+]
+LeadUnits = Annotated[
+    str | None,
+    typer.Option(help="Hindcast: what leads are counted in, such as days.", show_default="as the file says"),
+]
 Axes = Annotated[str | None, typer.Option(help="NPZ: order of the members' axes.", show_default="case,member,target")]
 Block = Annotated[
     str | None,
@@ -81,24 +99,34 @@ Preranks = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Replicates = Annotated[int, typer.Option(min=19, help="Replicates of the tests.")]
+Plot = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Draw rank histograms and reliability diagrams: PNG, SVG or PDF.")
+]
+Html = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a report to read in a browser: one HTML file, no network needed."),
+]
+Title = Annotated[str | None, typer.Option(help="Heading of the report.", show_default="the name of the file")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in the place of the table.")]
 
 
 def naming_of(options: Mapping[str, Any]) -> "Naming":
-    """The names as they were given, and the columns that are kept, each once."""
+    """The names as they were given, and the columns that are kept, each once; not every command has every option."""
     from prerank.io import Naming  # pandas loads slowly
 
-    axes = options["axes"]
+    axes = options.get("axes")
     order = None if axes is None else tuple(name.strip() for name in axes.split(","))
-    block = None if options["block"] == NO_BLOCK else options["block"]
+    block = None if options.get("block") == NO_BLOCK else options.get("block")
     kept = tuple(dict.fromkeys(name for name in (block, *(options.get("by") or ())) if name is not None))
-    several = {name: tuple(options[name] or ()) for name in ("case", "target", "joint", "model")}
+    several = {name: tuple(options.get(name) or ()) for name in ("case", "target", "joint", "model", "members")}
     return Naming(
         **several,
-        member=options["member"],
-        value=options["value"],
-        observation=options["observation"],
+        member=options.get("member"),
+        value=options.get("value"),
+        observation=options.get("observation"),
         axes=order,
+        lead_units=options.get("lead_units"),
+        time=options.get("time"),
         keep=kept,
     )
 

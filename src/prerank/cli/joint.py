@@ -29,8 +29,8 @@ from prerank.cli.fileoptions import (
 from prerank.cli.outputs import require_outputs
 
 if TYPE_CHECKING:
-    from prerank.cli.cases import Cases
-    from prerank.cli.comparison import Comparison
+    from prerank.cli.cases import Read
+    from prerank.diagnosis import Comparison
     from prerank.io import Quantiles
     from prerank.recalibration import JointFromMargins
     from prerank.recalibration.joint_from_margins import Dependence
@@ -110,15 +110,16 @@ def joint(
         raise ValueError(
             "--apply names the forecasts to join, so all of FORECASTS is learnt from; leave out --share, --before"
         )
-    naming = naming_of({**ctx.params, "member": None, "axes": None})
+    naming = naming_of(ctx.params)
     past = read_quantiles(forecasts, observations, naming, level=level)
     task = _Task(dependence, lower, upper, draws, seed)
     found = _cases(past, block)
-    preranks = preranks_named(prerank, found.n_targets)
+    preranks = preranks_named(prerank, found.found.y.shape[1])
     comparison: Comparison | None = None
     if apply is not None:
         new = read_quantiles(apply, None, naming, level=level, need_observations=False)
-        fitted, later, said = task.fitted(found, past), _cases(new, None).with_targets_of(found), "all cases"
+        fitted, said = task.fitted(found, past), "all cases"
+        later = _cases(new, None).with_targets(found.names, "those of the past")
         written, kept = task.joined(fitted, later, new)
     else:
         earlier, later = found.split(share, before)
@@ -126,23 +127,25 @@ def joint(
         said = f"{counted(earlier.n_cases, 'case')} ({earlier.span})"
         written, kept = task.joined(fitted, later, past)
         comparison = task.compared(earlier, later, written, past, preranks, replicates)
-    dimension = later.y.columns.name
+    dimension = later.found.y.columns.name
     write_forecasts(
-        out, later.with_members(written), replace(naming, target=(str(dimension),) if dimension else naming.target)
+        out,
+        later.found._replace(members=written),
+        replace(naming, target=(str(dimension),) if dimension else naming.target),
     )
     result = _Result(fitted.summary(), said, later.span, kept, comparison, written.shape, out, list(past.notes))
     typer.echo(result.document(seed) if as_json else printable(result.text()))
 
 
-def _cases(found: "Quantiles", block: str | None) -> "Cases":
+def _cases(found: "Quantiles", block: str | None) -> "Read":
     """Quantiles in the place of members, to be cut into earlier and later cases."""
-    from prerank.cli.cases import Cases
+    from prerank.cli.cases import Read
     from prerank.cli.fileoptions import NO_BLOCK
     from prerank.io import Matched
 
     rounds = [name for name in ("reference_date", "origin_date", "round_id") if name in found.columns.columns]
     chosen = None if block == NO_BLOCK else block or (rounds[0] if rounds else None)
-    return Cases(Matched(found.y, found.values.transpose(0, 2, 1), found.columns), chosen)
+    return Read(Matched(found.y, found.values.transpose(0, 2, 1), found.columns), chosen)
 
 
 class _Task(NamedTuple):
@@ -154,12 +157,12 @@ class _Task(NamedTuple):
     draws: int
     seed: int
 
-    def _margins(self, cases: "Cases", source: "Quantiles") -> Any:
+    def _margins(self, cases: "Read", source: "Quantiles") -> Any:
         from prerank.recalibration import QuantileMargins
 
-        return QuantileMargins(cases.members, source.levels, self.lower, self.upper)
+        return QuantileMargins(cases.found.members, source.levels, self.lower, self.upper)
 
-    def fitted(self, cases: "Cases", source: "Quantiles", independent: bool = False) -> "JointFromMargins":
+    def fitted(self, cases: "Read", source: "Quantiles", independent: bool = False) -> "JointFromMargins":
         """Learn from past cases, or nothing."""
         from prerank.recalibration import EmpiricalCopula, GaussianCopula, Independence, JointFromMargins
 
@@ -170,9 +173,9 @@ class _Task(NamedTuple):
         }
         chosen: Dependence = Independence() if independent else known[self.dependence]
         model = JointFromMargins(chosen, self.draws, self.seed)
-        return model.fit(self._margins(cases, source), cases.y.to_numpy())
+        return model.fit(self._margins(cases, source), cases.found.y.to_numpy())
 
-    def joined(self, model: "JointFromMargins", cases: "Cases", source: "Quantiles") -> tuple[Any, float]:
+    def joined(self, model: "JointFromMargins", cases: "Read", source: "Quantiles") -> tuple[Any, float]:
         """Draws (N, M, D), and how far their quantiles are from the levels, in standard errors."""
         from prerank.recalibration import margins_kept
 
@@ -181,23 +184,23 @@ class _Task(NamedTuple):
         return found.members.cpu().numpy(), margins_kept(found, margins).largest
 
     def compared(
-        self, earlier: "Cases", later: "Cases", joint: Any, source: "Quantiles", preranks: Any, replicates: int
+        self, earlier: "Read", later: "Read", joint: Any, source: "Quantiles", preranks: Any, replicates: int
     ) -> "Comparison | None":
         """Independent margins and the joint forecast, on later cases that were observed; None if none was."""
         import torch
 
-        from prerank.cli.comparison import compare
+        from prerank.diagnosis import compare
         from prerank.forecasts import Ensemble
         from prerank.scores import variogram_score
 
-        known = later.y.notna().all(axis=1).to_numpy()
-        if not known.any():
+        known = later.known
+        if not len(known):
             return None
         apart, _ = self.joined(self.fitted(earlier, source, independent=True), later, source)
-        judged, options = later.rows(known), {"preranks": preranks, "seed": self.seed, "n_replicates": replicates}
+        judged = later.rows(known)
         laws = Ensemble(torch.tensor(apart[known])), Ensemble(torch.tensor(joint[known]))
-        found = compare(judged.y, apart[known], *laws, blocks=judged.blocks, **options)
-        y = torch.tensor(judged.y.to_numpy())
+        found = compare(judged.found.y, *laws, preranks, blocks=judged.blocks, seed=self.seed, n_replicates=replicates)
+        y = torch.tensor(judged.found.y.to_numpy())
         apart_score, joint_score = (float(variogram_score(y, law).mean()) for law in laws)
         return found._replace(names=("independent", "joint"), variogram=(apart_score, joint_score))
 
@@ -230,12 +233,14 @@ class _Result(NamedTuple):
         return "\n".join([*parts, f"Written to {self.out}: {sizes}."])
 
     def document(self, seed: int) -> str:
+        from prerank.cli.document import of_comparison
+
         n_cases, n_draws, n_targets = self.shape
         found = {
             "summary": self.summary,
             "learnt_from": self.learnt_from,
             "margins_kept_within_standard_errors": self.kept,
-            **({} if self.comparison is None else self.comparison.document(seed)),
+            **({} if self.comparison is None else of_comparison(self.comparison, seed)),
             "notes": self.notes,
             "written": {"file": str(self.out), "cases": n_cases, "draws": n_draws, "targets": n_targets},
             "seed": seed,

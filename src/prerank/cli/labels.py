@@ -12,7 +12,6 @@ from prerank.arrays.labels import label_text
 _DATE = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.\d{1,9})?)?)?)?)?)?(Z|[+-]\d\d(?::?\d\d)?)?"
 )
-_DAY_FIRST = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{4}\b.*")
 
 
 def as_label(text: str, labels: pd.Index) -> Any:
@@ -74,12 +73,3 @@ def _moment(text: str, zone: Any) -> pd.Timestamp:
     if zone is None:
         return found
     return found.tz_localize(zone) if found.tz is None else found.tz_convert(zone)
-
-
-def refuse_day_first(labels: pd.Index) -> None:
-    """Refuse text such as 31.01.2024, whose order is not that of the days."""
-    if labels.inferred_type == "string" and all(_DAY_FIRST.fullmatch(str(label)) for label in labels):
-        raise ValueError(
-            f"the labels are dates that begin with the day or the month, such as {labels[0]}, so as text they are not in "
-            "the order of time, and earlier cases cannot be told from later ones; write them as 2024-01-31"
-        )

@@ -1,6 +1,7 @@
 """`prerank recalibrate`: files of forecasts and observations in, corrected forecasts out."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,26 +14,35 @@ from prerank.cli.fileoptions import (
     Block,
     Case,
     Forecasts,
+    Html,
     Joint,
+    LeadUnits,
     Member,
+    Members,
     Model,
     Observation,
     Observations,
+    Plot,
     Preranks,
     Replicates,
     Seed,
     Target,
+    Time,
+    Title,
     Value,
     block_of,
     naming_of,
     preranks_named,
     require_inputs,
 )
-from prerank.cli.outputs import require_outputs
+from prerank.cli.outputs import require_outputs, require_picture
+
+FEWEST = 10  # blocks that cross-validation needs
 
 if TYPE_CHECKING:
-    from prerank.cli.cases import Cases
-    from prerank.cli.comparison import Comparison
+    from prerank.cli.cases import Read
+    from prerank.diagnosis import Check, Comparison
+    from prerank.io import Matched
     from prerank.recalibration import Recalibrator
 
 
@@ -42,7 +52,10 @@ def recalibrate(
     observations: Observations = None,
     out: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="Corrected forecasts, equally weighted draws; the suffix says the format."),
+        typer.Option(
+            metavar="FILE",
+            help="Corrected forecasts, equally weighted draws, in a format by the suffix; of a hub a folder.",
+        ),
     ] = ...,  # type: ignore[assignment]  # an option that must be given
     apply: Annotated[
         Path | None,
@@ -76,10 +89,16 @@ def recalibrate(
     value: Value = None,
     observation: Observation = None,
     axes: Axes = None,
+    members: Members = None,
+    time: Time = None,
+    lead_units: LeadUnits = None,
     block: Block = None,
     prerank: Preranks = None,
     seed: Seed = 0,
     replicates: Replicates = 999,
+    plot: Plot = None,
+    html: Html = None,
+    title: Title = None,
     as_json: AsJson = False,
     fail: Annotated[
         bool, typer.Option("--fail", help="End with status 1 if the corrected forecast is miscalibrated.")
@@ -91,6 +110,8 @@ def recalibrate(
 
     prerank recalibrate past.csv seen.csv --apply new.csv --out corrected.csv   (fits on all, corrects the new ones)
 
+    prerank recalibrate hub --model a-csv --before 2025-01-18 --out corrected-hub --html report.html
+
     prerank recalibrate past.nc --block time --before 2024-07-01 --out corrected.nc
 
     prerank recalibrate past.npz --save learnt.safetensors --out corrected.npz
@@ -98,32 +119,59 @@ def recalibrate(
     prerank recalibrate new.npz --load learnt.safetensors --out corrected.npz
     """
     _refuse_contradictions(apply, apply_observations, share, before, save, load)
-    require_outputs({"--out": out, "--save": save}, (forecasts, observations, apply, apply_observations, load))
+    is_hub = (forecasts / "model-output").is_dir()  # then --out is a folder
+    outputs = {"--out": None if is_hub else out, "--save": save, "--plot": plot, "--html": html}
+    require_outputs(outputs, (forecasts, observations, apply, apply_observations, load))
     require_inputs(forecasts, observations, apply, apply_observations, load)
-    from prerank.cli.cases import Cases  # torch and pandas load slowly
+    from prerank.cli.cases import Read  # torch and pandas load slowly
+    from prerank.cli.repeating import command_line
     from prerank.io import read_forecasts, write_forecasts
     from prerank.io.write import require_output
 
-    require_output(out)
+    if plot is not None:
+        require_picture(plot)
+    if not is_hub:
+        require_output(out)
     naming = naming_of(ctx.params)
     past = read_forecasts(forecasts, observations, naming, need_observations=load is None)
+    _refuse_several(past)
     block = block_of(block, past)
-    found = Cases.in_memory(past, block)
-    other = None
+    found = Read.of(past, block)
+    other, like = None, past.layout
     if apply is not None:
-        other = Cases.in_memory(read_forecasts(apply, apply_observations, naming, need_observations=False), block)
-        other = other.with_targets_of(found)
-    preranks = preranks_named(prerank, found.n_targets)
-    task = _Task(preranks, draws, seed, replicates)
+        new = read_forecasts(apply, apply_observations, naming, need_observations=False)
+        other, like = Read.of(new, block).with_targets(found.names, "those to learn from"), new.layout
+    require_output(out, like)
+    preranks = preranks_named(prerank, found.found.y.shape[1])
+    task = _Task(preranks, draws, seed, replicates, like, ctx.params["block"] is None, [])
     result = (
         task.loaded(load, found) if load is not None else task.fitted(found, other, share, before, save is not None)
     )
-    write_forecasts(out, result.corrected, naming)
+    result = result._replace(
+        notes=list(dict.fromkeys([*past.notes, *result.notes, *task.said, *result.corrected.notes]))
+    )
+    if result.comparison is None and (html or plot):
+        raise ValueError(
+            "nothing that was corrected has been observed, so there is no report; leave out --html and --plot"
+        )
+    write_forecasts(out, result.corrected, naming, like=like)
+    if plot is not None:
+        result.judgement.plot(plot)
+    if html is not None:
+        result.judgement.to_html(html, title=title or f"Is {out.name} calibrated?", command=command_line(ctx))
     if save is not None:
         result.recalibrator.save(save)
     typer.echo(result.document(out, seed) if as_json else printable(result.text(out)))
     if fail and result.comparison is not None and result.comparison.after.calibrated is False:
         raise typer.Exit(1)
+
+
+def _refuse_several(found: "Matched") -> None:
+    if found.by is not None:
+        names = sorted({str(label) for label in found.columns[found.by]})
+        raise ValueError(
+            f"a correction is learnt for one {found.by}, not for {', '.join(names)} together; give one of them"
+        )
 
 
 def _refuse_contradictions(apply: Any, seen: Any, share: Any, before: Any, save: Any, load: Any) -> None:
@@ -149,15 +197,27 @@ class _Result(NamedTuple):
     judged: str
     notes: list[str]
 
+    @property
+    def judgement(self) -> "Check":
+        """The check of the corrected forecasts, which says what it was before."""
+        assert self.comparison is not None
+        one = self.comparison
+        before = f"before the correction: {one.before.verdict}"
+        score = f"energy score {one.score_before:.4g} before and {one.score_after:.4g} after the correction"
+        return replace(one.after, notes=(self.judged.rstrip(":"), before, score, *self.notes, *one.after.notes))
+
     def text(self, out: Path) -> str:
         n_cases, n_draws, n_targets = self.corrected.members.shape
         sizes = f"{counted(n_cases, 'case')}, {counted(n_draws, 'draw')}, {counted(n_targets, 'target')}"
-        parts = [self.recalibrator.summary(), *self.notes, ""]
+        notes = [note for note in self.notes if note not in self.recalibrator.notes_]
+        parts = [self.recalibrator.summary(), *notes, ""]
         if self.comparison is not None:
             parts += [self.judged, str(self.comparison), ""]
         return "\n".join([*parts, f"Written to {out}: {sizes}."])
 
     def document(self, out: Path, seed: int) -> str:
+        from prerank.cli.document import of_comparison
+
         empty = {"before": None, "after": None, "energy_score": None}
         n_cases, n_draws, n_targets = self.corrected.members.shape
         found = {
@@ -165,7 +225,7 @@ class _Result(NamedTuple):
             "summary": self.recalibrator.summary().splitlines(),
             "notes": self.notes,
             "judged": None if self.comparison is None else self.judged,
-            **(empty if self.comparison is None else self.comparison.document(seed)),
+            **(empty if self.comparison is None else of_comparison(self.comparison, seed)),
             "written": {"file": str(out), "cases": n_cases, "draws": n_draws, "targets": n_targets},
             "seed": seed,
         }
@@ -179,13 +239,17 @@ class _Task(NamedTuple):
     draws: int | None
     seed: int
     replicates: int
+    like: Any
+    proposed: bool
+    """Whether blocks are those that the kind of file proposes."""
+    said: list[str]
 
     def fitted(
-        self, found: "Cases", other: "Cases | None", share: float | None, before: str | None, keep: bool
+        self, found: "Read", other: "Read | None", share: float | None, before: str | None, keep: bool
     ) -> _Result:
         """Fit, and judge by observations of the forecasts to correct, or else by the later cases of the file."""
-        usable = found.usable_to_fit()
-        if other is not None and other.observed:
+        usable, notes = found.usable()
+        if other is not None and len(other.known):
             for name, given in (("--share", share), ("--before", before)):
                 if given is not None:
                     raise ValueError(
@@ -194,7 +258,7 @@ class _Task(NamedTuple):
                     )
             whole = self._fit(usable)
             corrected = self._corrected(whole, other)
-            return _Result(whole, corrected, self._compared(other, corrected), "Judged on --apply:", usable.notes)
+            return _Result(whole, corrected, self._compared(other, corrected), "Judged on --apply:", notes)
         earlier, later = usable.split(share, before)
         trial = self._fit(earlier)
         corrected = self._corrected(trial, later)
@@ -204,42 +268,52 @@ class _Task(NamedTuple):
         final = self._fit(usable) if other is not None or keep else trial
         if other is not None:
             corrected = self._corrected(final, other)
-        return _Result(final, corrected, comparison, judged, usable.notes)
+        return _Result(final, corrected, comparison, judged, notes)
 
-    def loaded(self, path: Path, found: "Cases") -> _Result:
+    def loaded(self, path: Path, found: "Read") -> _Result:
         from prerank.recalibration import Recalibrator
 
         recalibrator = Recalibrator.load(path)
+        if recalibrator.target_names_ is not None and found.has_names:
+            found = found.with_targets(recalibrator.target_names_, "what was learnt")
         corrected = self._corrected(recalibrator, found)
-        comparison = self._compared(found, corrected) if found.observed else None
+        comparison = self._compared(found, corrected) if len(found.known) else None
         return _Result(recalibrator, corrected, comparison, "Judged on FORECASTS:", [])
 
-    def _fit(self, cases: "Cases") -> "Recalibrator":
+    def _fit(self, cases: "Read") -> "Recalibrator":
+        from prerank.cli.cases import AXES
         from prerank.recalibration import Recalibrator
 
+        blocks = cases.blocks
+        if self.proposed and blocks is not None and (n_blocks := len(set(blocks))) < FEWEST:
+            blocks = None
+            self.said.append(f"{n_blocks} blocks are too few to learn by, so runs of cases are taken in their place")
         recalibrator = Recalibrator(self.preranks, seed=self.seed)
-        return recalibrator.fit(cases.ensemble(), cases.y.to_numpy(), blocks=cases.blocks)
+        return recalibrator.fit(cases.found.members, cases.found.y, blocks=blocks, axes=AXES)
 
-    def _corrected(self, recalibrator: "Recalibrator", cases: "Cases") -> Any:
+    def _corrected(self, recalibrator: "Recalibrator", cases: "Read") -> Any:
+        from prerank.cli.cases import AXES
         from prerank.forecasts import Ensemble, equally_weighted_draws
+        from prerank.io.write import admissible
 
-        law = recalibrator.transform(cases.ensemble())
-        n_draws = self.draws or cases.members.shape[1]
+        law = recalibrator.transform(cases.found.members, axes=AXES)
+        n_draws = self.draws or cases.found.members.shape[1]
         drawn = law if isinstance(law, Ensemble) else equally_weighted_draws(law, n_draws, self.seed, "corrected")
-        return cases.with_members(drawn.members.cpu().numpy())
+        members, notes = admissible(drawn.members.cpu().numpy(), self.like)
+        return cases.found._replace(members=members, notes=tuple(notes))
 
-    def _compared(self, cases: "Cases", corrected: Any) -> "Comparison":
-        from prerank.cli.comparison import compare
+    def _compared(self, cases: "Read", corrected: Any) -> "Comparison":
+        from prerank.cli.cases import AXES
+        from prerank.diagnosis import compare
         from prerank.forecasts import Ensemble
 
-        known = cases.y.notna().all(axis=1).to_numpy()
-        judged = cases.rows(known)
+        judged = cases.rows(cases.known)
         return compare(
-            judged.y,
-            judged.members,
-            judged.ensemble(),
-            Ensemble(corrected.members[known]),
-            preranks=self.preranks,
+            judged.found.y,
+            judged.found.members,
+            Ensemble(corrected.members[cases.known]),
+            self.preranks,
+            axes=AXES,
             blocks=judged.blocks,
             seed=self.seed,
             n_replicates=self.replicates,

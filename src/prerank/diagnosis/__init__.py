@@ -1,13 +1,16 @@
 """What a forecaster calls: is my joint forecast calibrated, and if not, how?"""
 
 from prerank.diagnosis.checking import check, check_pits
+from prerank.diagnosis.comparison import Comparison, compare
 from prerank.diagnosis.groups import GroupedCheck, grouped
 from prerank.diagnosis.result import Check
 
 __all__ = [
     "Check",
+    "Comparison",
     "GroupedCheck",
     "check",
     "check_pits",
+    "compare",
     "grouped",
 ]

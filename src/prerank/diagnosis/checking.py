@@ -13,14 +13,16 @@ from prerank.arrays.labels import label_text
 from prerank.calibration import LEVEL, PCETest, ProjectedPIT, hidden_error, pce_test
 from prerank.calibration.checks import require_exponent, require_whole
 from prerank.calibration.confidence import FEWEST_BLOCKS
-from prerank.diagnosis.execution import Asked, LazySource, MemorySource, Source
+from prerank.calibration.testing import MOST_GROUPS
+from prerank.diagnosis.data_warnings import about_data
+from prerank.diagnosis.execution import Asked, Source, prepared, source_of
 from prerank.diagnosis.groups import GroupedCheck, crossed_labels, grouped
-from prerank.diagnosis.per_case import block_labels, groups_of, weight_per_case
 from prerank.diagnosis.reproduce import call_of
 from prerank.diagnosis.result import Check, tables
 from prerank.diagnosis.sentences import failures_in_words, voices_of
 from prerank.diagnosis.target_words import TargetWords
-from prerank.inputs.lazy_members import is_lazy
+from prerank.inputs import Cases
+from prerank.inputs.lazy_members import LazyMembers
 from prerank.preranks import PreRank
 
 
@@ -31,6 +33,7 @@ def check(
     preranks: Sequence[PreRank] | PreRank | None = None,
     *,
     axes: Sequence[str] | Mapping[str, str] | None = None,
+    joint: str | Sequence[str] | None = None,
     scale: Literal["auto", "pooled", "none"] = "auto",
     case_weights: Any = None,
     observation_weights: Any = None,
@@ -51,6 +54,7 @@ def check(
     preranks: Sequence[PreRank] | PreRank | None = None,
     *,
     axes: Sequence[str] | Mapping[str, str] | None = None,
+    joint: str | Sequence[str] | None = None,
     scale: Literal["auto", "pooled", "none"] = "auto",
     case_weights: Any = None,
     observation_weights: Any = None,
@@ -71,6 +75,7 @@ def check(
     preranks: Sequence[PreRank] | PreRank | None = None,
     *,
     axes: Sequence[str] | Mapping[str, str] | None = None,
+    joint: str | Sequence[str] | None = None,
     scale: Literal["auto", "pooled", "none"] = "auto",
     case_weights: Any = None,
     observation_weights: Any = None,
@@ -89,7 +94,9 @@ def check(
     ("member", "case", "target"). xarray dimensions called case, member and target, or as usual (time, realization, station,
     lat, lon), are recognised in any order, several of cases or targets together; others take a mapping {"day": "case",
     "run": "member", "place": "target"}, or a tuple of their names in the order (case, member, target). Dimensions of the
-    same name in y and forecast mean the same. `preranks` are those of the paper unless said otherwise.
+    same name in y and forecast mean the same. `joint` names the dimensions of xarray objects that are forecast together,
+    ("lead", "station") say, in the order that the targets are to have; all others but that of the members are cases then.
+    `preranks` are those of the paper unless said otherwise.
 
     Labels: where both sides label their cases (an xarray coordinate, a pandas index other than the default `RangeIndex`,
     which means position), the forecast, and all that comes one per case, is put into the order of y; so are targets
@@ -107,7 +114,8 @@ def check(
 
     `by` (N,) labels groups of cases, such as places or seasons: each is tested by itself, p-values are adjusted for the
     groups too, and the result is a `GroupedCheck`. A DataFrame, or a list of label arrays, crosses several labels.
-    Everything before the tests, such as units, is that of all cases.
+    Everything before the tests, such as units, is that of all cases. What comes one per case may also be named: a
+    coordinate of xarray objects, or a level of a pandas index.
 
     A forecast that is an xarray array of Dask chunks is read a chunk of cases at a time, twice; if a `distributed.Client` is
     active its workers do the ranking. The result is that of the same numbers in memory.
@@ -132,37 +140,37 @@ def check(
     exponent, seed = require_exponent(exponent), require_whole(seed, "seed", at_least=None)
     n_draws, n_replicates = require_whole(n_draws, "n_draws"), require_whole(n_replicates, "n_replicates")
     asked = Asked(preranks, scale, n_draws, n_replicates, exponent, seed, call)
-    source: Source
-    if is_lazy(forecast):
-        if observation_weights is not None:
-            raise ValueError("observation_weights go with member weights, which a forecast of Dask chunks has not")
-        source = LazySource(y, forecast, axes, asked, case_ids)
-    else:
-        source = MemorySource(y, forecast, axes, asked, observation_weights, case_ids)
-    prepared = source.prepared
-    weights = weight_per_case(case_weights, "case_weights", prepared)
-    labels = block_labels(blocks, prepared)
-    if by is None:
-        return _one(source, asked, None, labels, weights)
-    numbers, names = groups_of(by, prepared)
+    cases = Cases.of(y, forecast, axes, joint=joint, lazy=True)
+    if observation_weights is not None and isinstance(cases.forecast, LazyMembers):
+        raise ValueError("observation_weights go with member weights, which a forecast of Dask chunks has not")
+    cases = prepared(cases, asked).along(
+        case_ids=case_ids,
+        case_weights=case_weights,
+        observation_weights=observation_weights,
+        blocks=blocks,
+        by=by,
+    )
+    source, notes = source_of(cases, asked), [*cases.notes, *about_data(cases)]
+    if cases.groups is None:
+        return _one(source, asked, None, notes)
+    names = cases.group_names
+    if len(names) > MOST_GROUPS:
+        raise ValueError(
+            f"{len(names):,} groups: the nulls of single projections have 50,000 replicates, so with more than "
+            f"{MOST_GROUPS:,} groups no adjusted p-value could reach {LEVEL}; take fewer, larger groups"
+        )
     checks = {}
     for number, name in enumerate(names):
         try:
-            checks[name] = _one(source, asked, (numbers == number).nonzero()[:, 0], labels, weights, len(names))
+            checks[name] = _one(source, asked, (cases.groups == number).nonzero()[:, 0], [], len(names))
         except ValueError as error:
             raise ValueError(f"group {label_text(name)}: {error}") from None
-    return grouped(checks, source.notes(), factors)
+    return grouped(checks, notes, factors)
 
 
-def _one(
-    source: "Source",
-    asked: Asked,
-    rows: Tensor | None,
-    labels: Tensor | None,
-    weights: Tensor | None,
-    n_groups: int = 1,
-) -> Check:
+def _one(source: Source, asked: Asked, rows: Tensor | None, notes: list[str], n_groups: int = 1) -> Check:
     """The check of some of the cases, one of `n_groups` groups, or of all."""
+    labels, weights = source.cases.blocks, source.cases.weights
     if rows is not None:
         labels = None if labels is None else torch.unique(labels[rows], return_inverse=True)[1]
         weights = None if weights is None else weights[rows]
@@ -171,10 +179,9 @@ def _one(
                 f"all {len(weights)} case_weights are zero; give one of them a positive weight, or leave the group out"
             )
     pit, test = source.test(rows, labels, weights, n_groups)
-    notes = list(source.notes()) if rows is None else []
     if not pit.exact:
         notes.append(f"PITs: {pit.method}")
-    if source.own is not None:
+    if source.cases.observation_weights is not None:
         notes.append(f"PITs: {hidden_error(pit) or f'the observation has a weight of {pit.own_weight:.2g} on average'}")
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
     n_blocks = None if labels is None else len((labels if weights is None else labels[weights > 0]).unique())
@@ -182,8 +189,8 @@ def _one(
         notes.append(f"{n_blocks} blocks: tests by signs of fewer than {FEWEST_BLOCKS} blocks are approximate")
     notes.extend(_monte_carlo(test, asked.n_replicates, n_blocks is not None))
     table, projections = tables(pit, test, labels, weights)
-    prepared = source.prepared
-    voices = voices_of(source.preranks, TargetWords.of(prepared.labels.targets, prepared.names))
+    words = TargetWords.of(source.cases.labels.targets, source.cases.names)
+    voices = voices_of(source.preranks, words)
     return Check(
         table,
         projections,

@@ -8,22 +8,17 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from prerank.arrays import as_tensor
-from prerank.arrays.fill_values import refuse_fill_values
-from prerank.arrays.labels import Axes
 from prerank.calibration import PCETest, ProjectedPIT, centred_levels, pce_test, projected_pit
 from prerank.calibration.chunked_test import Chunking
 from prerank.calibration.random_signs import Setting
-from prerank.diagnosis.chunked import PerCase, Precision, Ranking, ranked, survey
-from prerank.diagnosis.data_warnings import few_values, quantiles, targets_of_few_values
-from prerank.diagnosis.per_case import case_identifiers, projection_names, weight_per_case
-from prerank.diagnosis.preparation import Prepared, complete_cases, prepare, refuse_infinite, target_names
+from prerank.diagnosis.chunked import PerCase, Ranking, ranked
 from prerank.diagnosis.present_members import pit_of_present_members
 from prerank.diagnosis.progress import check_progress
 from prerank.forecasts import Ensemble
-from prerank.inputs.lazy_members import observations_and_lazy_members
-from prerank.inputs.rescaling import Magnitudes, chosen_units
-from prerank.preranks import PreRank
+from prerank.forecasts.support import refuse_outside_support
+from prerank.inputs import Cases
+from prerank.inputs.lazy_members import LazyMembers
+from prerank.preranks import Contrast, Marginal, PreRank, SquaredDifference, needs_of
 from prerank.preranks.table1 import listed_preranks
 
 
@@ -44,17 +39,10 @@ class Asked:
 
 
 class Source(Protocol):
-    """A forecast with its observations, ready to be tested; `own` are the observations' own weights (N,), if any."""
+    """Cases that are ready to be tested."""
 
-    own: Tensor | None
+    cases: Cases
     preranks: list[PreRank]
-
-    @property
-    def prepared(self) -> Prepared: ...
-
-    def notes(self) -> list[str]:
-        """What is to be said about the data."""
-        ...
 
     def test(
         self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int
@@ -66,27 +54,28 @@ class Source(Protocol):
         ...
 
 
+def prepared(cases: Cases, asked: Asked) -> Cases:
+    """Cases as they came, without missing values and in comparable units."""
+    cases = cases.of_one_model().in_one_precision()
+    lazy = isinstance(cases.forecast, LazyMembers)
+    with check_progress(_size(cases, asked) if lazy else 0) as on_progress:
+        cases = cases.complete(done=_told(on_progress, cases.index.n_given))
+    if any(needs_of(item, cases.n_targets).density for item in asked.listed(cases.n_targets)):
+        refuse_outside_support(cases.observed(), cases.forecast)
+    return cases.rescaled(asked.scale)
+
+
+def source_of(cases: Cases, asked: Asked) -> Source:
+    """Where the PITs of prepared cases come from."""
+    return LazySource(cases, asked) if isinstance(cases.forecast, LazyMembers) else MemorySource(cases, asked)
+
+
 class MemorySource:
     """A forecast in memory: its PITs are computed once, for all groups of cases."""
 
-    def __init__(
-        self,
-        y: Any,
-        forecast: Any,
-        axes: Axes | None,
-        asked: Asked,
-        observation_weights: Any,
-        case_ids: Any,
-    ) -> None:
-        self.asked = asked
-        self.prepared = prepare(y, forecast, axes, asked.scale, asked.listed)
-        self.preranks = asked.listed(self.prepared.y.shape[-1])
-        self.own = weight_per_case(observation_weights, "observation_weights", self.prepared)
-        ids = case_identifiers(case_ids, self.prepared)
-        self.ids = self.prepared.cases if ids is None else ids
-
-    def notes(self) -> list[str]:
-        return [*self.prepared.notes, *quantiles(self.prepared), *few_values(self.prepared)]
+    def __init__(self, cases: Cases, asked: Asked) -> None:
+        self.cases, self.asked = cases, asked
+        self.preranks = asked.listed(cases.n_targets)
 
     def test(
         self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int
@@ -106,93 +95,51 @@ class MemorySource:
     @cached_property
     def _pit(self) -> ProjectedPIT:
         """PITs of the observation and of all points that could have been it."""
-        pit = self._ranked()
-        for group, names in projection_names(self.preranks, self.prepared.names).items():
-            pit = pit.renamed(group, names)
-        return pit
+        return _named(self._ranked(), self.preranks, self.cases)
 
     def _ranked(self) -> ProjectedPIT:
-        prepared, forecast, asked = self.prepared, self.prepared.forecast, self.asked
-        size = forecast.members.numel() if isinstance(forecast, Ensemble) else asked.n_draws * prepared.y.numel()
-        with check_progress(size) as on_progress:
-            if prepared.present is not None:
-                assert isinstance(forecast, Ensemble)
+        cases, asked = self.cases, self.asked
+        ids = cases.index.kept if cases.ids is None else cases.ids
+        with check_progress(_size(cases, asked)) as on_progress:
+            if cases.present is not None:
+                assert isinstance(cases.forecast, Ensemble)
                 return pit_of_present_members(
                     self.preranks,
-                    forecast,
-                    prepared.present,
-                    prepared.y,
-                    observation_weights=self.own,
+                    cases.forecast,
+                    cases.present,
+                    cases.observed(),
+                    observation_weights=cases.observation_weights,
                     seed=asked.seed,
-                    case_ids=self.ids,
+                    case_ids=ids,
                     on_progress=on_progress,
                 ).as_equal_cases()
             return projected_pit(
-                prepared.y,
-                forecast,  # type: ignore[arg-type]
+                cases.observed(),
+                cases.law,
                 self.preranks,
-                observation_weights=self.own,
+                observation_weights=cases.observation_weights,
                 n_draws=asked.n_draws,
                 seed=asked.seed,
-                case_ids=self.ids,
+                case_ids=ids,
                 exchangeable=True,
                 on_progress=on_progress,
             )
 
 
 class LazySource:
-    """Members that are read in chunks of cases: once to see what they are, once for each group of cases to rank them."""
+    """Members that are read in chunks of cases, once for each group of cases."""
 
-    own: Tensor | None = None
-
-    def __init__(self, y: Any, forecast: Any, axes: Axes | None, asked: Asked, case_ids: Any) -> None:
-        self.asked = asked
-        inputs = observations_and_lazy_members(y, forecast, axes)
-        self.members = inputs.members
-        _, self.n_members, n_targets = self.members.shape
-        self.preranks = asked.listed(n_targets)
-        self.precision = Precision(inputs.precision, self.members.precision)
-        names = target_names(inputs.labels, n_targets)
-        none = as_tensor(self.members.array.dtype.type(0))  # the type that members will have
-        self.y, _, moved = self.precision(inputs.y, none.numpy()[None][:0])
-        refuse_infinite(self.y, "y")
-        refuse_fill_values(self.y, "y")
-        cases, dropped = complete_cases(self.y)
-        complete = torch.zeros(len(self.y), dtype=torch.bool)
-        complete[cases] = True
-        everything = Prepared(
-            self.y, self.members, torch.arange(len(self.y)), None, [], inputs.labels, names, len(self.y)
-        )
-        self.ids = case_identifiers(case_ids, everything)
-        with check_progress(2 * int(torch.tensor(self.members.shape).prod())) as on_progress:
-            found = survey(self.members, self.y, complete, self.precision, _told(on_progress, len(self.y)))
-        if found.n_infinite:
-            raise ValueError(f"members have {found.n_infinite} infinite values; NaN marks a missing one")
-        found.fills.refuse("the members")
-        self.found = found
-        notes = [note for note in (moved or found.moved, dropped) if note]
-        if len(found.empty):
-            complete[found.empty] = False
-            cases = complete.nonzero()[:, 0]
-            notes.append(f"{len(found.empty)} cases dropped: all their members are missing")
-        if found.sizes is None:
-            raise ValueError("no case is left: every member of every case has a missing value")
-        if found.n_missing:
-            total = len(cases) * self.n_members
-            notes.append(f"{found.n_missing} of {total} members left out: they have missing values")
-        left = self.y if len(cases) == len(self.y) else self.y[cases]
-        self.units = chosen_units(Magnitudes.of(left), found.sizes, True, asked.scale, list(names), self.y.dtype)
-        notes.extend(self.units.notes)
-        self.prepared = Prepared(left, self.members, cases, None, notes, inputs.labels, names, len(self.y))
-
-    def notes(self) -> list[str]:
-        few = targets_of_few_values(self.prepared.y, self.found.early, self.prepared.names)
-        return [*self.prepared.notes, *self.found.order.notes(), *few]
+    def __init__(self, cases: Cases, asked: Asked) -> None:
+        assert isinstance(cases.forecast, LazyMembers)
+        self.cases, self.asked, self.members = cases, asked, cases.forecast
+        self.preranks = asked.listed(cases.n_targets)
 
     def test(
         self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int
     ) -> tuple[ProjectedPIT, PCETest]:
-        asked, cases = self.asked, self.prepared.cases if rows is None else self.prepared.cases[rows]
+        asked, index, found = self.asked, self.cases.index, self.cases.survey
+        assert found is not None
+        cases = index.kept if rows is None else index.kept[rows]
         shares = None if weights is None else (weights / weights.sum()).double()
         setting = Setting(
             len(cases),
@@ -202,26 +149,48 @@ class LazySource:
             None if shares is None else float(shares.square().sum()),
         )
         chunking = Chunking(setting, asked.n_replicates, n_groups, len(self.preranks))
-        ids = torch.arange(len(self.y)) if self.ids is None else self.ids
-        places = torch.full((len(self.y),), -1)
+        ids = torch.arange(index.n_given) if self.cases.ids is None else self._spread(self.cases.ids, index.kept)
+        places = torch.full((index.n_given,), -1)
         places[cases] = torch.arange(len(cases))
-        per_case = PerCase(places, ids, self._spread(blocks, cases), self._spread(shares, cases))
-        ranking = Ranking(
-            self.preranks, self.precision, self.units, chunking, self.found.n_missing > 0, self.found.fewest
+        per_case = PerCase(
+            places,
+            ids,
+            None if blocks is None else self._spread(blocks, cases),
+            None if shares is None else self._spread(shares, cases),
         )
-        with check_progress(2 * int(torch.tensor(self.members.shape).prod())) as on_progress:
-            done = _told(on_progress, len(self.y))
-            named = ids if len(cases) == len(ids) else ids[cases]
-            pit, test = ranked(self.members, self.y, ranking, per_case, named, asked.exponent, done)
-        for group, names in projection_names(self.preranks, self.prepared.names).items():
-            pit = pit.renamed(group, names)
-        return pit, test
+        units, precisions = self.cases.units, self.cases.precisions
+        ranking = Ranking(self.preranks, precisions, units, chunking, found.n_missing > 0, found.fewest)
+        y = self._spread(self.cases.observed(), index.kept)
+        with check_progress(_size(self.cases, asked)) as on_progress:
+            done = _told(on_progress, index.n_given)
+            pit, test = ranked(self.members, y, ranking, per_case, ids[cases], asked.exponent, done)
+        return _named(pit, self.preranks, self.cases), test
 
-    def _spread(self, values: Tensor | None, cases: Tensor) -> Tensor | None:
-        """What some cases have, with a place for every case."""
-        if values is None:
-            return None
-        return torch.zeros(len(self.y), dtype=values.dtype).index_copy_(0, cases, values)
+    def _spread(self, values: Tensor, cases: Tensor) -> Tensor:
+        """What some cases have, with a place for every case that was given."""
+        shape = (self.cases.index.n_given, *values.shape[1:])
+        return torch.zeros(shape, dtype=values.dtype).index_copy_(0, cases, values)
+
+
+def _named(pit: ProjectedPIT, preranks: Sequence[PreRank], cases: Cases) -> ProjectedPIT:
+    """Projections that are about single targets, or about two, called by the targets' names."""
+    targets = cases.names
+    for item in preranks:
+        if isinstance(item, Marginal):
+            pit = pit.renamed(item.name, list(targets))
+        elif isinstance(item, Contrast):
+            pit = pit.renamed(item.name, [f"{targets[item.i]} - {targets[item.j]}"])
+        elif isinstance(item, SquaredDifference):
+            pit = pit.renamed(item.name, [f"({targets[item.i]} - {targets[item.j]})²"])
+    return pit
+
+
+def _size(cases: Cases, asked: Asked) -> int:
+    """How many numbers are ranked; members in chunks are read as well."""
+    forecast = cases.forecast
+    if isinstance(forecast, LazyMembers):
+        return 2 * int(torch.tensor(forecast.shape).prod())
+    return forecast.members.numel() if isinstance(forecast, Ensemble) else asked.n_draws * cases.observed().numel()
 
 
 def _told(on_progress: Any, total: int) -> Any:

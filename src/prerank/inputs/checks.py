@@ -1,5 +1,7 @@
 """What observations and a forecast must be before anything is computed from them: one text for each fault."""
 
+import math
+
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
@@ -111,3 +113,19 @@ def require_parameters(forecast: Forecast) -> None:
             "the diagonal; it holds Cholesky factors, lower triangular with a positive diagonal: torch.linalg.cholesky "
             "of the covariances"
         )
+
+
+def require_case_weights(weights: Tensor, what: str, cases: Tensor) -> None:
+    """Refuse weights (N,) of cases that are no weights; `cases` are the numbers by which a message names them."""
+    bad = ~weights.isfinite() | (weights < 0)
+    if bool(bad.any()):
+        first = int(bad.nonzero()[0])
+        raise ValueError(
+            f"{int(bad.sum())} of {len(weights)} {what} are negative, NaN or infinite, the first "
+            f"({float(weights[first]):g}) for case {int(cases[first])}; a weight is a finite number of zero or more"
+        )
+    total = float(weights.double().sum())
+    if not total > 0:
+        raise ValueError(f"all {len(weights)} {what} are zero; at least one must be positive")
+    if total == math.inf:
+        raise ValueError(f"{what} sum to more than the largest number; divide them by their largest")

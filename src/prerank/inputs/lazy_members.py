@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prerank.arrays.conversion import as_observations
-from prerank.arrays.labels import Axes, Labels, is_xarray, labels_of, oriented, positions
-from prerank.arrays.precision import precision_of
-from prerank.inputs.layout import refuse_idle_axes, refuse_other_layouts, refuse_swapped
+from prerank._parallel import single_threaded
+from prerank.arrays.labels import Labels, is_xarray, positions
+from prerank.arrays.precision import Precisions, precision_of
+from prerank.inputs.survey import Survey, survey
 
 VALUES = 1 << 24  # values that are read at once, unless a chunk of the array has more
 
@@ -34,6 +34,25 @@ class LazyMembers:
     array: Any
     places: np.ndarray | None
     targets: np.ndarray | None
+
+    @classmethod
+    def of(cls, array: Any, own: Labels, wanted: Labels) -> "LazyMembers":
+        """An array of three dimensions in order, whose labels are its own, for observations with labels of theirs."""
+        if array.ndim != 3:
+            raise ValueError(
+                f"a forecast of Dask chunks has the dimensions {tuple(array.dims)}; give three: case, member, target"
+            )
+        if array.dtype.kind not in "fiub":
+            raise TypeError(
+                f"the forecast has dtype {array.dtype}; prerank needs numbers (convert text and dates first)"
+            )
+        order = positions(own.cases, wanted.cases, "the forecast")
+        targets = positions(own.targets, wanted.targets, "the forecast", "target")
+        places = None
+        if order is not None:
+            places = np.empty(len(order), dtype=np.int64)
+            places[order] = np.arange(len(order))
+        return cls(array, places, targets)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -69,42 +88,34 @@ class LazyMembers:
         return array if self.targets is None else array[..., self.targets]
 
 
-@dataclass(frozen=True, eq=False)
-class LazyInputs:
-    """Observations (N, D) in memory, the members for them, the labels of both, and the floating type that y came in."""
+def surveyed(
+    members: LazyMembers,
+    y: Tensor,
+    complete: Tensor,
+    precisions: Precisions,
+    done: Callable[[int], None] | None = None,
+) -> Survey:
+    """Look at all members, a chunk at a time; `complete` (N,) says which observations y (N, D) are."""
 
-    y: Tensor
-    members: LazyMembers
-    labels: Labels
-    precision: torch.dtype | None
+    def calls() -> Iterator[tuple[Any, ...]]:
+        for cases in members.slices():
+            places = members.places_of(cases)
+            yield members.block(cases), y[places], places, complete[places], precisions
+
+    found: Survey | None = None
+    for cases, one in zip(members.slices(), in_order(_look, calls()), strict=True):
+        found = one if found is None else found.joined(one)
+        if done is not None:
+            done(cases.stop)
+    assert found is not None
+    return found
 
 
-def observations_and_lazy_members(y: Any, forecast: Any, axes: Axes | None = None) -> LazyInputs:
-    """Orient both by the names of their dimensions and match cases and targets by their labels; members are not read."""
-    refuse_swapped(y, forecast)
-    refuse_idle_axes(y, forecast, axes)
-    y, forecast, known = oriented(y, forecast, axes)
-    if forecast.ndim != 3:
-        raise ValueError(
-            f"a forecast of Dask chunks has the dimensions {tuple(forecast.dims)}; give three: case, member, target"
-        )
-    if forecast.dtype.kind not in "fiub":
-        raise TypeError(
-            f"the forecast has dtype {forecast.dtype}; prerank needs numbers (convert text and dates first)"
-        )
-    observed = as_observations(y)
-    labels, own = labels_of(y, observed.ndim), labels_of(forecast, 3)
-    refuse_other_layouts(tuple(forecast.shape), tuple(observed.shape), known=known)
-    order = positions(own.cases, labels.cases, "the forecast")
-    targets = positions(own.targets, labels.targets, "the forecast", "target")
-    places = None
-    if order is not None:
-        places = np.empty(len(order), dtype=np.int64)
-        places[order] = np.arange(len(order))
-    found = Labels(
-        own.cases if labels.cases is None else labels.cases, own.targets if labels.targets is None else labels.targets
-    )
-    return LazyInputs(observed, LazyMembers(forecast, places, targets), found, precision_of(y))
+@single_threaded()
+def _look(block: np.ndarray, y: Tensor, places: Tensor, complete: Tensor, precisions: Precisions) -> Survey:
+    """The survey of some cases."""
+    _, members, moved = precisions.together(y, block)
+    return survey(members, places, complete, moved)
 
 
 def in_order(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import AffineTransform, Distribution, MultivariateNormal, TransformedDistribution
 
-from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture
 
 _TENFOLD = 10.0
 _SOME = 10_000  # values that the typical size of a target is taken from
@@ -85,25 +85,6 @@ class Units(NamedTuple):
         for divisor in self.divisors:
             forecast = divided(forecast, divisor)
         return forecast
-
-
-def rescale(
-    y: Tensor, forecast: Forecast, present: Tensor | None, scale: str, names: list[str]
-) -> tuple[Tensor, Forecast, list[str]]:
-    """Divide each target by its pooled spread, so that no unit drowns the others; ranks stay exact."""
-    members = (
-        forecast.members
-        if isinstance(forecast, Ensemble)
-        else equally_weighted_draws(forecast, 16, 0, "spread").members
-    )
-    if present is None:
-        missing = members.isnan().any(-1)
-        points = members[~missing] if missing.any() else members.flatten(0, -2)
-    else:
-        points = members[present]
-    observed, ranked = Magnitudes.of(y.to(points)), Magnitudes.of(points)
-    units = chosen_units(observed, ranked, isinstance(forecast, Ensemble), scale, names, points.dtype)
-    return units.apply(y), units.of_forecast(forecast), list(units.notes)
 
 
 def chosen_units(

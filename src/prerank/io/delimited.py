@@ -16,14 +16,20 @@ import pyarrow.csv
 from prerank._reading import require_regular
 from prerank.io.errors import DataError
 
+INDEX = "Unnamed: 0"
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "#N/A", "?")
-"""The texts that mean "no value", in CSV and in ARFF."""
+"""The texts that mean "no value", in CSV and in ARFF; and what pandas calls a first column without a name."""
 
 _LARGEST = 2**31 - 2  # one block holds the file, so that types are inferred from all rows; a block is an int32
 
 
-def read_csv(path: Path, header: bool = True, delimiter: str = ",", as_text: bool = False) -> pa.Table:
-    """A CSV file as a table; without a header the columns are named 0, 1, 2, ... With `as_text` all values stay text."""
+def read_csv(
+    path: Path, header: bool = True, delimiter: str = ",", as_text: bool = False, index: bool = False
+) -> pa.Table:
+    """A CSV file as a table; without a header the columns are named 0, 1, 2, ...
+
+    With `as_text` all values stay text. With `index` an unnamed first column stays, under the name that pandas gives it.
+    """
     data = file_bytes(path)
     try:
         data.decode("utf-8")
@@ -32,6 +38,8 @@ def read_csv(path: Path, header: bool = True, delimiter: str = ",", as_text: boo
     table = parse(data, str(path.name), header=header, delimiter=delimiter, as_text=as_text)
     if not header:
         return table.rename_columns([str(i) for i in range(table.num_columns)])
+    if index and not table.column_names[0].strip():
+        table = table.rename_columns([INDEX, *table.column_names[1:]])
     return without_index(table, path.name)
 
 

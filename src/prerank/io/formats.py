@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 
 from prerank._reading import require_regular
@@ -27,9 +28,13 @@ class Csv:
             raise DataError(f"A delimiter is one ASCII character, got {self.delimiter!r}.")
         return read_csv(path, self.header, self.delimiter)
 
-    def read_as_text(self, path: Path) -> pa.Table:
+    def read_as_text(self, path: Path, index: bool = False) -> pa.Table:
         """The file as a table of text, whatever it looks like: places such as "01" keep their zero."""
-        return read_csv(path, self.header, self.delimiter, as_text=True)
+        return read_csv(path, self.header, self.delimiter, as_text=True, index=index)
+
+    def read_with_index(self, path: Path) -> pa.Table:
+        """The file as a table, with its first column if that has no name."""
+        return read_csv(path, self.header, self.delimiter, index=True)
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,19 @@ def format_of(path: Path) -> Format:
     except KeyError:
         known = ", ".join(_SUFFIXES)
         raise DataError(f"{path.name}: cannot tell the format from {path.suffix!r}; known are {known}.") from None
+
+
+def as_frame(table: pa.Table, path: Path) -> pd.DataFrame:
+    """A table as a data frame, in which a day is a date in every format."""
+    try:
+        return table.to_pandas(date_as_object=False)
+    except (
+        pa.ArrowException,
+        ValueError,
+        KeyError,
+        TypeError,
+    ) as error:  # of damaged metadata, or of dates out of range
+        raise DataError(f"{path} cannot be read, it may be damaged: {str(error)[:200]}") from error
 
 
 def _read_arrow(path: Path, read: Callable[[Path], pa.Table]) -> pa.Table:

@@ -1,6 +1,8 @@
 """Forecasts and observations in long form, a row per value: brought into arrays, matched by their labels."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,21 @@ from prerank.io.errors import DataError
 from prerank.io.label_order import coded_labels, factorised, own_values
 
 _LARGEST_SPARSE = 10_000_000  # values; beyond it a table must fill a twentieth of its cases x members x targets
+
+
+@dataclass(frozen=True)
+class LongLayout:
+    """Where the rows of a table in long form stand in the members (cases, members, targets)."""
+
+    value: str
+    observation: str
+    apart: bool
+    """Whether the observations came from another table."""
+    cases: pd.Index
+    targets: pd.Index
+    place: np.ndarray
+    shape: tuple[int, int, int]
+    path: Path | None = None
 
 
 class Matched(NamedTuple):
@@ -45,8 +62,8 @@ class Matched(NamedTuple):
 
 
 def from_long(
-    forecasts: pd.DataFrame,
-    observations: pd.DataFrame | None = None,
+    forecasts: Any,
+    observations: Any = None,
     *,
     case: str | Sequence[str] = "case",
     member: str = "member",
@@ -63,9 +80,9 @@ def from_long(
 
     Parameters
     ----------
-    forecasts : pandas.DataFrame
+    forecasts : DataFrame, or a table of pyarrow, polars, DuckDB or another library that hands over Arrow
         A row per case, member and target.
-    observations : pandas.DataFrame, optional
+    observations : DataFrame or such a table, optional
         A row per case and target. By default they are a column of the forecasts, the same for all members.
     case : str or sequence of str, default 'case'
         Column of cases; several together, such as a date and a place, label a case.
@@ -98,6 +115,8 @@ def from_long(
     >>> found.y["rain"].tolist(), found.members.shape
     ([2.0, 5.5], (2, 2, 1))
     """
+    forecasts = as_frame(forecasts, "forecasts")
+    observations = None if observations is None else as_frame(observations, "observations")
     cases = [case] if isinstance(case, str) else list(case)
     roles = {**dict.fromkeys(cases, "case"), member: "member", target: "target"}
     _require_columns(forecasts, "forecasts", roles, value, "value")
@@ -117,18 +136,32 @@ def from_long(
     _refuse_sparse(shape, n)
     place = np.ravel_multi_index((case_codes[:n], member_codes, target_codes[:n]), shape)
     refuse_twice(place, forecasts[[*cases, member, target]], "forecasts")
-    members = _filled(place, forecasts[value], shape, "forecasts")
+    members = filled(place, forecasts[value], shape, "forecasts")
     rows = slice(0, n) if observations is None else slice(n, None)
     spot = np.ravel_multi_index((case_codes[rows], target_codes[rows]), (shape[0], shape[2]))
     if observations is not None:
         refuse_twice(spot, own[[*cases, target]], what)
-    y = _filled(spot, own[seen], (shape[0], shape[2]), what)
+    y = filled(spot, own[seen], (shape[0], shape[2]), what)
     if observations is None:
         _refuse_two_observations(y.ravel()[spot], own, seen, [*cases, target])
     columns = {name: _per_case(name, forecasts, observations, case_codes, case_labels) for name in keep}
+    layout = LongLayout(value, observation, observations is not None, case_labels, target_labels, place, shape)
     return Matched(
-        pd.DataFrame(y, index=case_labels, columns=target_labels), members, pd.DataFrame(columns, index=case_labels)
+        pd.DataFrame(y, index=case_labels, columns=target_labels),
+        members,
+        pd.DataFrame(columns, index=case_labels),
+        layout=layout,
     )
+
+
+def as_frame(table: Any, what: str) -> pd.DataFrame:
+    """A table as a data frame, whichever library it is from."""
+    from prerank.arrays.arrow import from_arrow  # its package loads torch
+
+    found = from_arrow(table)
+    if not isinstance(found, pd.DataFrame):
+        raise DataError(f"the {what} are a {type(table).__name__}; give a table of pandas, polars, pyarrow or DuckDB")
+    return found
 
 
 def _require_columns(frame: pd.DataFrame, what: str, labels: dict[str, str], values: str, role: str) -> None:
@@ -219,7 +252,7 @@ def refuse_twice(place: np.ndarray, labels: pd.DataFrame, what: str) -> None:
         )
 
 
-def _filled(place: np.ndarray, values: pd.Series, shape: tuple[int, ...], what: str) -> np.ndarray:
+def filled(place: np.ndarray, values: pd.Series, shape: tuple[int, ...], what: str) -> np.ndarray:
     """An array with the values at their places and NaN elsewhere; single precision stays what it is."""
     if values.isna().all():
         return np.full(shape, np.nan)

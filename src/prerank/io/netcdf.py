@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from prerank.io.errors import DataError
+from prerank.io.errors import DataError, by_option
+from prerank.io.hindcast import observed_along, roles_of
 from prerank.io.long_form import Matched, require_real
 from prerank.io.stores import opened
+from prerank.io.variables_layout import VariablesLayout
 
 
 def read_variables(
@@ -20,45 +22,64 @@ def read_variables(
     member: str | None = None,
     target: Sequence[str] = (),
     value: str | None = None,
+    joint: Sequence[str] = (),
     observation: str | None = None,
     keep: Sequence[str] = (),
+    lead_units: str | None = None,
     need_observations: bool = True,
 ) -> Matched:
     """Members and observations from variables with named dimensions.
 
     Dimensions with usual names, such as those of the CF conventions, are recognised; `case`, `member` and `target` name
-    others. Several dimensions of cases, or of targets, are taken together. `value` and `observation` are needed
-    where a file has several variables to choose from. `keep` names variables or coordinates along the cases. With
-    `need_observations=False` observations that are not there are NaN.
+    others. Several dimensions of cases, or of targets, are taken together; with `joint` those are the targets, and all
+    others are cases. `value` and `observation` are needed where a file has several variables to choose from. `keep` names
+    variables or coordinates along the cases, or "year", "season" or "month" of their dates. Observations on a time axis
+    are joined on start + lead. With `need_observations=False` observations that are not there are NaN.
     """
     own = opened(forecasts, case)
     other = own if observations is None else opened(observations, case)
     from prerank.arrays.labels import NAMES as USUAL_NAMES  # torch loads slowly
 
-    members_dims = (member,) if member is not None else USUAL_NAMES["member"]
+    roles = roles_of(own)
+    known = (*USUAL_NAMES["member"], *(str(dim) for dim, role in roles.items() if role == "member"))
+    members_dims = (member,) if member is not None else known
     forecast = _variable(own, value, forecasts, members_dims, None, keep)
     others = {*forecast.dims} - {*members_dims}
     along = [dim for dim in forecast.dims if dim in members_dims]
     if len(along) != 1:
         raise DataError(
-            f"{forecast.name!r} has the dimensions {_listed(forecast.dims)}; exactly one holds the members, say which"
+            f"{forecast.name!r} has the dimensions {_listed(forecast.dims)}; exactly one holds the members, say which "
+            f"{by_option('member')}"
         )
+    hindcast = _start_and_lead(forecast, roles, case, joint or target)
     if (
         need_observations
         or observations is not None
         or observation is not None
         or _fitting(own, members_dims, others, keep)
     ):
-        observed = _variable(other, observation, observations or forecasts, members_dims, others, keep)
+        observed = _variable(
+            other, observation, observations or forecasts, members_dims, others, keep, forecast, hindcast is not None
+        )
     else:
         observed = forecast.isel({along[0]: 0}, drop=True).astype(float) * np.nan
-    cases, targets = _roles([dim for dim in forecast.dims if dim != along[0]], case, target, str(forecast.name))
+    notes: tuple[str, ...] = ()
+    forecast, observed = _without_single(forecast, observed, along[0], hindcast)
+    if hindcast is not None and not {*hindcast} <= {*observed.dims}:
+        time = _time_axis(observed, forecast, other)
+        observed, notes = observed_along(forecast, *hindcast, observed, time, lead_units)
+    dims = [dim for dim in forecast.dims if dim != along[0]]
+    cases, targets = _roles(dims, case, target, joint, hindcast, str(forecast.name))
     if set(observed.dims) != {*cases, *targets}:
         raise DataError(
             f"the observations {observed.name!r} have the dimensions {_listed(observed.dims)} and the forecasts "
             f"{forecast.name!r} {_listed(forecast.dims)}; they need the same, apart from the members"
         )
     _refuse_other_units(forecast, observed)
+    order = {dim: np.arange(forecast.sizes[dim]) for dim in (*cases, *targets)}
+    for dim in order:
+        place = type(forecast)(order[dim], dims=(dim,), coords={dim: forecast[dim]} if dim in forecast.coords else None)
+        order[dim] = _in_order_of(observed, place, (dim,), "the forecast").values
     forecast = _in_order_of(observed, forecast, (*cases, *targets), "the forecast")
     n_cases, n_targets = (int(np.prod([observed.sizes[dim] for dim in dims])) for dims in (cases, targets))
     y = require_real(observed.transpose(*cases, *targets), f"the variable {observed.name!r}").values
@@ -74,11 +95,44 @@ def read_variables(
     frame = pd.DataFrame(
         y.reshape(n_cases, n_targets), index=_labels(observed, cases), columns=_target_labels(observed, targets)
     )
-    columns = {name: _per_case(own if name in own.variables else other, name, cases, observed) for name in keep}
+    columns = {
+        name: _part_of_date(observed, cases, name)
+        if name in PARTS and name not in own.variables and name not in other.variables
+        else _per_case(own if name in own.variables else other, name, cases, observed)
+        for name in keep
+    }
+    block = None
+    if hindcast is not None and hindcast[0] in cases:
+        more, block = _about_overlap(forecast, *hindcast, columns, observed, cases)
+        notes += more
     members = members.reshape(n_cases, sizes[len(cases)], n_targets)
     if not isinstance(members, np.ndarray):
         members = type(forecast)(members, dims=("case", "member", "target"))
-    return Matched(frame, members, pd.DataFrame(columns, index=frame.index))
+    layout = VariablesLayout(
+        forecasts,
+        str(forecast.name),
+        str(along[0]),
+        tuple(cases),
+        tuple(targets),
+        frame.index,
+        frame.columns,
+        order,
+        _name_of_observations(own, other, observed, observation, cases, targets),
+        dict(observed.attrs),
+    )
+    return Matched(frame, members, pd.DataFrame(columns, index=frame.index), notes, block, layout=layout)
+
+
+def _name_of_observations(
+    own: Any, other: Any, observed: Any, given: str | None, cases: Sequence[str], targets: Sequence[str]
+) -> str | None:
+    """What observations are called beside the forecast; None where they are in its file already, on the same dimensions."""
+    name = given or str(observed.name)
+    if other is own and name in own and {*own[name].dims} == {*cases, *targets}:
+        return None
+    return (
+        name if name not in own.variables else next(one for one in ("observation", "observed", "y") if one not in own)
+    )
 
 
 def _refuse_other_units(forecast: Any, observed: Any) -> None:
@@ -88,51 +142,160 @@ def _refuse_other_units(forecast: Any, observed: Any) -> None:
 
 
 def _variable(
-    dataset: Any, name: str | None, path: Path, members: Sequence[str], along: set[str] | None, keep: Sequence[str]
+    dataset: Any,
+    name: str | None,
+    path: Path,
+    members: Sequence[str],
+    along: set[str] | None,
+    keep: Sequence[str],
+    forecast: Any = None,
+    hindcast: bool = False,
 ) -> Any:
     """The variable of a name; or the only one with a dimension of members, or the only one without.
 
-    Of several without, the one along the dimensions that the forecasts have (`along`).
+    Of several without, the one along the dimensions that the forecasts have (`along`), or else the one called like them.
     """
+    option = by_option("value" if along is None else "observation")
     there = list(dataset.data_vars)
     if name is not None:
         if name not in there:
-            raise DataError(f"{path} has no variable {name!r}, only {_listed(there)}; say which one is meant")
+            raise DataError(f"{path} has no variable {name!r}, only {_listed(there)}; name one {option}")
         return dataset[name]
     what = "forecasts" if along is None else "observations"
-    fitting = _fitting(dataset, members, along, keep)
+    fitting = _fitting(dataset, members, along, keep, hindcast)
+    if len(fitting) > 1 and forecast is not None:
+        own = str(forecast.attrs.get("standard_name", ""))
+        alike = [key for key in fitting if str(key).lower() == str(forecast.name).lower()]
+        alike = alike or [key for key in fitting if own and dataset[key].attrs.get("standard_name") == own]
+        fitting = alike if len(alike) == 1 else fitting
     if len(fitting) != 1:
         described = ", ".join(f"{key!r} {_listed(dataset[key].dims)}" for key in there[:12]) or "none at all"
         raise DataError(
-            f"{path} has {len(fitting)} variables that could be the {what}, among {described}; say which one is"
+            f"{path} has {len(fitting)} variables that could be the {what}, among {described}; name one {option}"
         )
     return dataset[fitting[0]]
 
 
-def _fitting(dataset: Any, members: Sequence[str], along: set[str] | None, keep: Sequence[str]) -> list[str]:
-    """The variables with a dimension of members, or, `along` the dimensions of forecasts, those without."""
-    dims = {key: {*item.dims} for key, item in dataset.data_vars.items() if key not in keep}
+def _fitting(
+    dataset: Any, members: Sequence[str], along: set[str] | None, keep: Sequence[str], hindcast: bool = False
+) -> list[str]:
+    """The variables with a dimension of members, or, `along` the dimensions of forecasts, those without.
+
+    Observations of a hindcast may have a dimension of times instead.
+    """
+    bounds = {str(item.attrs["bounds"]) for item in dataset.variables.values() if "bounds" in item.attrs}
+    dims = {key: {*item.dims} for key, item in dataset.data_vars.items() if key not in (*keep, *bounds)}
     if along is None:
         return [key for key, own in dims.items() if own & {*members} and own - {*members}]
     fitting = [key for key, own in dims.items() if own and not own & {*members}]
-    return [key for key in fitting if dims[key] == along] if len(fitting) > 1 else fitting
+    if len(fitting) < 2:
+        return fitting
+    same = [key for key in fitting if dims[key] == along]
+    return same or [key for key in fitting if not dims[key] <= along] if hindcast else same
 
 
-def _roles(dims: Sequence[str], case: Sequence[str], target: Sequence[str], name: str) -> tuple[list[str], list[str]]:
+def _start_and_lead(
+    forecast: Any, roles: dict[Any, str], case: Sequence[str], targets: Sequence[str]
+) -> tuple[str, str] | None:
+    """The dimensions of starts and leads of a hindcast, as they are named or recognised; None for another forecast."""
+    found = {role: dim for dim, role in roles.items() if dim in forecast.dims}
+    start = found.get("start", case[0] if len(case) == 1 and found.get("lead") else None)
+    lead = found.get("lead", targets[0] if len(targets) == 1 and found.get("start") else None)
+    return None if start is None or lead is None or start == lead else (start, lead)
+
+
+def _time_axis(observed: Any, forecast: Any, dataset: Any) -> str:
+    """The dimension of observations that holds times."""
+    roles = roles_of(dataset)
+    times = [dim for dim in observed.dims if roles.get(dim) in ("time", "start")]
+    times = times or [dim for dim in observed.dims if dim not in forecast.dims]
+    if len(times) != 1 or times[0] not in observed.coords:
+        raise DataError(
+            f"the observations {observed.name!r} have the dimensions {_listed(observed.dims)}, of which one must be of "
+            "times with a coordinate; call it time"
+        )
+    return str(times[0])
+
+
+def _without_single(forecast: Any, observed: Any, member: str, hindcast: tuple[str, str] | None) -> tuple[Any, Any]:
+    """Both without dimensions of length one that the other lacks, such as a height."""
+    kept = {member, *(hindcast or ())}
+    only = [dim for dim in forecast.dims if forecast.sizes[dim] == 1 and dim not in kept and dim not in observed.dims]
+    left = {*forecast.dims} - {*only}
+    alone = [dim for dim in observed.dims if observed.sizes[dim] == 1 and dim not in forecast.dims]
+    if hindcast is not None and len(observed.dims) - len(alone) < 1:
+        alone = [dim for dim in alone if dim not in roles_of(observed.to_dataset(name="observed"))]
+    if not left - {member}:
+        return forecast, observed
+    return forecast.isel(dict.fromkeys(only, 0), drop=True), observed.isel(dict.fromkeys(alone, 0), drop=True)
+
+
+PARTS = ("year", "season", "month")
+
+
+def _part_of_date(observed: Any, cases: Sequence[str], name: str) -> np.ndarray:
+    """The year, season or month of the dates of the cases."""
+    dated = [dim for dim in cases if dim in observed.coords and hasattr(observed[dim], "dt")]
+    dated = [dim for dim in dated if np.asarray(observed[dim].values).dtype.kind == "M"] or dated[:0]
+    if len(dated) != 1:
+        raise DataError(
+            f"there is no variable {name!r}, and no dimension of dates among {_listed(cases)} that has a {name}"
+        )
+    part = getattr(observed[dated[0]].dt, name)
+    return _per_case(part.to_dataset(name=name), name, cases, observed)
+
+
+def _about_overlap(
+    forecast: Any, start: str, lead: str, columns: dict[str, np.ndarray], observed: Any, cases: Sequence[str]
+) -> tuple[tuple[str, ...], str | None]:
+    """Starts that follow each other before the last lead is over share observations: years of starts as blocks."""
+    starts = forecast.indexes.get(start)
+    if not isinstance(starts, pd.DatetimeIndex) or len(starts) < 2 or lead not in (*cases, *observed.dims):
+        return (), None
+    gap = np.diff(np.sort(starts.asi8.astype(float))).min() / {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}[starts.unit]
+    years = starts.year.nunique()
+    if years < 2 or years == len(starts) or gap > 300 * 86400:
+        return (), None
+    if "year" not in columns:
+        columns["year"] = _part_of_date(observed, cases, "year")
+    return (
+        f"blocks: {years} years of {start}, as neighbouring starts depend on each other; say otherwise with --block "
+        "COLUMN, or none",
+    ), "year"
+
+
+def _roles(
+    dims: Sequence[str],
+    case: Sequence[str],
+    target: Sequence[str],
+    joint: Sequence[str],
+    hindcast: tuple[str, str] | None,
+    name: str,
+) -> tuple[list[str], list[str]]:
     """Which of the dimensions of a variable are cases and which are targets."""
     from prerank.arrays.labels import NAMES as USUAL_NAMES  # torch loads slowly
 
-    for dim in (*case, *target):
+    for dim in (*case, *target, *joint):
         if dim not in dims:
             raise DataError(f"{name!r} has no dimension {dim!r}, only {_listed(dims)}; name one of them")
+    if joint:
+        target, case = joint, [dim for dim in dims if dim not in joint]
+        if not case:
+            raise DataError(f"{name!r} is joint across all of {_listed(dims)}, so there are no cases; leave one out")
+    elif hindcast is not None and not case:
+        case = [hindcast[0]]
     cases = [dim for dim in dims if dim in case or (not case and dim in USUAL_NAMES["case"] and dim not in target)]
     left = [dim for dim in dims if dim not in cases]
     unknown = [
-        dim for dim in left if dim not in target and dim not in USUAL_NAMES["target"] and not (len(left) == 1 and cases)
+        dim
+        for dim in left
+        if dim not in (*target, *USUAL_NAMES["target"], *(hindcast or ())) and not (len(left) == 1 and cases)
     ]
     if unknown or not cases:
         which = f"whether {unknown[0]!r} holds cases or targets" if unknown else "which one holds the cases"
-        raise DataError(f"{name!r} has the dimensions {_listed(dims)}; say {which}")
+        raise DataError(
+            f"{name!r} has the dimensions {_listed(dims)}; say {which} with --case or --joint (case= or joint= in Python)"
+        )
     return cases, left
 
 

@@ -1,13 +1,14 @@
 """Forecasts and their observations from files, whatever the format: NPZ, NetCDF, Zarr, tables, forecast hubs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from prerank.io.errors import DataError, by_option
-from prerank.io.formats import format_of
+from prerank.io.errors import DataError, by_option, listed
+from prerank.io.formats import as_frame, format_of
 from prerank.io.hub import is_hub, read_hub
 from prerank.io.hub.files import OUTPUT_COLUMNS
 from prerank.io.long_form import Matched, from_long
@@ -15,6 +16,7 @@ from prerank.io.netcdf import read_variables
 from prerank.io.npz import read_npz
 from prerank.io.sample_paths import as_long_form
 from prerank.io.stores import NETCDF, is_zarr
+from prerank.io.wide import read_wide
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,12 @@ class Naming:
         for hubs.
     model : tuple of str, default ()
         Models of a hub, with wildcards * and ?.
+    lead_units : str, optional
+        What leads of a hindcast are counted in, such as days, where the file does not say.
+    members : tuple of str, default ()
+        Columns of members of a wide table: names, wildcards such as "LEAR *", expressions such as "/DNN \\d/", or "*".
+    time : str, optional
+        Column of times of a wide table, which `joint` may split: hour, weekday, day or month.
     """
 
     case: tuple[str, ...] = ()
@@ -53,6 +61,9 @@ class Naming:
     keep: tuple[str, ...] = ()
     joint: tuple[str, ...] = ()
     model: tuple[str, ...] = ()
+    lead_units: str | None = None
+    members: tuple[str, ...] = ()
+    time: str | None = None
 
 
 def read_forecasts(
@@ -96,13 +107,16 @@ def read_forecasts(
         raise DataError(f"{forecasts} is no forecast hub, which has a folder model-output; --model is for hubs")
     if naming.joint and naming.target:
         raise DataError("--joint and --target both name the targets; give one of them")
-    naming = replace(naming, target=naming.target or naming.joint, joint=())
+    joint = naming.joint
+    naming = replace(naming, target=naming.target or joint, joint=())
     kinds = {kind_of(path) for path in (forecasts, observations) if path is not None}
     if len(kinds) > 1:
         raise DataError(
             f"{forecasts} and {observations} are of different kinds; give two of NPZ, two of NetCDF or Zarr, or two tables"
         )
     (kind,) = kinds
+    if naming.members and kind != "table":
+        raise DataError(f"--members names columns of a table, and {forecasts} is none; name a dimension with --member")
     if naming.axes is not None and kind != "npz":
         raise DataError(
             "axes are for arrays of NPZ files; dimensions and columns have names: say case, member and target"
@@ -121,11 +135,30 @@ def read_forecasts(
             observations,
             case=naming.case,
             member=naming.member,
-            target=naming.target,
+            target=() if joint else naming.target,
+            joint=joint,
             keep=naming.keep,
+            lead_units=naming.lead_units,
             need_observations=need_observations,
             **said,
         )
+    if naming.members:
+        for name, given in (("member", naming.member), ("value", naming.value)):
+            if given is not None:
+                raise DataError(f"--members names a column for every member, so there is no --{name}; leave it out")
+        return read_wide(
+            forecasts,
+            observations,
+            members=naming.members,
+            observation=naming.observation,
+            time=naming.time,
+            case=naming.case,
+            joint=naming.target,
+            keep=naming.keep,
+            need_observations=need_observations,
+        )
+    if naming.time is not None:
+        raise DataError("--time is for wide tables, which have a column per member; name these with --members")
     if len(naming.target) > 1:
         raise DataError(f"targets {', '.join(naming.target)}: a table in long form has one column of targets; name one")
     if naming.member is not None:
@@ -138,11 +171,30 @@ def read_forecasts(
         said = {**found, **said}
     case = naming.case or said.pop("case", ("case",))
     own, seen = tables
+    _refuse_wide(forecasts, own, (*case, said.get("member", "member"), said.get("value", "value")))
     observation = said.get("observation", "observation")
     if seen is None and not need_observations and observation not in own.columns:
         labels = [name for name in (*case, said.get("target", "target")) if name in own.columns]
         seen = own[labels].drop_duplicates().assign(**{observation: np.nan})
-    return from_long(own, seen, case=case, keep=naming.keep, **said)
+    matched = from_long(own, seen, case=case, keep=naming.keep, **said)
+    return matched._replace(layout=replace(matched.layout, path=forecasts))
+
+
+def _refuse_wide(path: Path, table: pd.DataFrame, names: Sequence[str]) -> None:
+    """A table without any of the columns of the long form is perhaps a wide one."""
+    if not any(name in table.columns for name in names):
+        only = str(table.columns[0])
+        sign = next((sign for sign in (";", "|", " ") if sign in only), None) if len(table.columns) == 1 else None
+        advice = (
+            f"columns are separated by {sign!r}, and should be by commas"
+            if sign is not None
+            else "name those of a table with a row per member with --case, --member, --target and --value, or of one with a "
+            "column per member with --members and --observation"
+        )
+        raise DataError(
+            f"{path} has no column {', '.join(map(repr, names[:-1]))} or {names[-1]!r}, only {listed(table.columns)}; "
+            f"{advice}"
+        )
 
 
 def _of_hub(forecasts: Path, observations: Path | None, naming: Naming, need_observations: bool) -> Matched:
@@ -198,4 +250,4 @@ def read_table(path: Path) -> pd.DataFrame:
     table = format_of(path).read(path)
     if {*OUTPUT_COLUMNS} <= {*table.column_names}:
         raise DataError(f"{path} is a file of a forecast hub; give the hub's folder, which has model-output in it")
-    return table.to_pandas(date_as_object=False)  # so that a day is one in every format
+    return as_frame(table, path)

@@ -3,10 +3,13 @@
 import io
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from prerank._reading import require_regular
 from prerank.io.errors import DataError
@@ -14,6 +17,7 @@ from prerank.io.errors import DataError
 NETCDF = (".nc", ".nc4", ".cdf", ".netcdf", ".h5netcdf")
 LARGE = 1 << 28  # bytes of a dataset from which it is read in chunks
 _CHUNK = 1 << 26  # bytes of a chunk of a file that has none
+_CALENDAR_UNITS = re.compile(r"(month|year)s? since (\d{1,4})(?:-(\d{1,2}))?(?:-\d{1,2})?([ t][\d:.]*)?z?")
 _ZARR_METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
 
 
@@ -40,9 +44,9 @@ def opened(path: Path, case: Sequence[str] = ()) -> Any:
     try:
         with warnings.catch_warnings():  # about parts of the format that others may not read
             warnings.simplefilter("ignore")
-            dataset = xarray.open_dataset(path, engine="zarr") if zarr else _netcdf(xarray, path)
+            dataset = _decoded(xarray, path, zarr)
             if dataset.nbytes >= LARGE and _dask_is_there():
-                return xarray.open_dataset(path, engine="zarr", chunks={}) if zarr else _cut(dataset, case)
+                return _decoded(xarray, path, zarr, chunks={}) if zarr else _cut(dataset, case)
             with dataset:
                 return dataset.load()
     except Exception as error:  # a damaged file makes its parser fail in any way
@@ -50,14 +54,51 @@ def opened(path: Path, case: Sequence[str] = ()) -> Any:
         raise DataError(f"{path} cannot be read as {kind}, it may be damaged: {_reason(error, kind)}") from error
 
 
-def _netcdf(xarray: Any, path: Path) -> Any:
+def opened_as_stored(path: Path) -> Any:
+    """The dataset of a path with times as the numbers that stand in it, so that they are written as they were."""
+    import xarray
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with _plain(xarray, path, is_zarr(path), decode_times=False, decode_timedelta=False) as dataset:
+                return dataset.load()
+    except Exception as error:  # as above; the file may have changed since it was read
+        raise DataError(f"{path} cannot be read again: {_reason(error, 'NetCDF')}") from error
+
+
+def _decoded(xarray: Any, path: Path, zarr: bool, **options: Any) -> Any:
+    """The dataset with dates in the place of numbers, also where they are counted in months or years."""
+    try:
+        return _plain(xarray, path, zarr, **options)
+    except ValueError as error:
+        if "decode" not in str(error):
+            raise
+        dataset = _plain(xarray, path, zarr, decode_times=False, **options)
+    for name, variable in dataset.variables.items():
+        found = _CALENDAR_UNITS.fullmatch(str(variable.attrs.get("units", "")).strip().lower())
+        if found is None:
+            continue
+        months = np.floor(np.asarray(variable.values, dtype=float) * (1 if found[1] == "month" else 12))
+        first = np.datetime64(f"{int(found[2]):04d}-{int(found[3] or 1):02d}", "M")
+        attrs = {key: value for key, value in variable.attrs.items() if key not in ("units", "calendar")}
+        dates = (first + months.astype(np.int64)).astype("datetime64[ns]")
+        dataset = dataset.assign_coords({name: (variable.dims, dates, attrs)})
+    return xarray.decode_cf(dataset)
+
+
+def _plain(xarray: Any, path: Path, zarr: bool, **options: Any) -> Any:
+    return xarray.open_dataset(path, engine="zarr", **options) if zarr else _netcdf(xarray, path, **options)
+
+
+def _netcdf(xarray: Any, path: Path, **options: Any) -> Any:
     with path.open("rb") as file:
         classic = file.read(4) in (b"CDF\1", b"CDF\2")
     if not classic:
-        return xarray.open_dataset(path)
+        return xarray.open_dataset(path, **options)
     # SciPy reads the classic format; a small file from memory, since it would keep a damaged one mapped
     source: Any = io.BytesIO(path.read_bytes()) if path.stat().st_size < LARGE else path
-    return xarray.open_dataset(source, engine="scipy")
+    return xarray.open_dataset(source, engine="scipy", **options)
 
 
 def _cut(dataset: Any, case: Sequence[str]) -> Any:

@@ -1,5 +1,6 @@
 """Forecasts into files that `read_forecasts` reads, under the same names, with the observations if they are known."""
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,23 @@ import pandas as pd
 from prerank._writing import require_file, whole_file
 from prerank.io.errors import DataError
 from prerank.io.formats import Csv, Feather, Parquet, format_of
-from prerank.io.long_form import Matched
+from prerank.io.hub import HubLayout
+from prerank.io.hub.writing import admissible_samples, require_hub, write_hub
+from prerank.io.layouts import long_table, wide_table, write_stored
+from prerank.io.long_form import LongLayout, Matched
 from prerank.io.read import Naming, kind_of
 from prerank.io.stores import is_zarr
+from prerank.io.variables_layout import VariablesLayout, write_variables
+from prerank.io.wide import WideLayout
 
 _TABLES = (Csv, Parquet, Feather)
 
 
-def require_output(path: Path) -> None:
-    """Refuse a place where no forecasts can be written, before any work is done."""
+def require_output(path: Path, like: Any = None) -> None:
+    """Refuse a place where no forecasts can be written, before any work is done; `like` is a layout."""
+    if isinstance(like, HubLayout):
+        require_hub(path, like)
+        return
     if kind_of(path) == "table" and not isinstance(format_of(path), _TABLES):
         raise DataError(f"{path.name}: forecasts are not written as {path.suffix}; give .npz, .nc, .csv or .parquet")
     if is_zarr(path):
@@ -31,11 +40,18 @@ def require_output(path: Path) -> None:
     require_file(path)
 
 
-def write_forecasts(path: Path, found: Matched, naming: Naming | None = None) -> None:
+def admissible(members: np.ndarray, like: Any) -> tuple[np.ndarray, list[str]]:
+    """Members as the rules of a layout allow them, such as whole numbers in a hub, and what was changed for it."""
+    return admissible_samples(members, like.rules) if isinstance(like, HubLayout) else (members, [])
+
+
+def write_forecasts(path: Path, found: Matched, naming: Naming | None = None, *, like: Any = None) -> None:
     """Write members, labels and kept columns in the format of the suffix, whole; observations where any is known.
 
     `read_forecasts` with the same names reads it again. In NPZ the axes are (case, member, target), whatever they
-    were; NetCDF has one dimension of cases, with its labels as coordinates.
+    were; NetCDF has one dimension of cases, with its labels as coordinates. With `like`, what a file had is kept: names,
+    attributes, units, coordinates, columns and their order, rows, types; where the suffix stands for another kind
+    of file, or a table in long form has another number of members, the plain form is written.
 
     Parameters
     ----------
@@ -45,6 +61,8 @@ def write_forecasts(path: Path, found: Matched, naming: Naming | None = None) ->
         Observations, members and kept columns.
     naming : Naming, optional
         What things are to be called in the file.
+    like : object, optional
+        The `layout` of what was read.
 
     Raises
     ------
@@ -61,10 +79,23 @@ def write_forecasts(path: Path, found: Matched, naming: Naming | None = None) ->
     ['case', 'member', 'target', 'value', 'observation']
     """
     naming = naming or Naming()
-    require_output(path)
-    writers = {"npz": _write_npz, "variables": _write_netcdf, "table": _write_table}
+    require_output(path, like)
+    if isinstance(like, HubLayout):
+        write_hub(path, found, like)
+        return
     with whole_file(path) as partial:
-        writers[kind_of(path)](partial, path, found, naming)
+        _writer(kind_of(path), like, found.members.shape[1])(partial, path, found, naming)
+
+
+def _writer(kind: str, like: Any, n_members: int) -> Callable[[Path, Path, Matched, Naming], None]:
+    """How a kind of file is written, after a layout that fits it."""
+    if isinstance(like, VariablesLayout) and kind == "variables":
+        return lambda partial, _, found, __: write_variables(partial, found, like)
+    if isinstance(like, WideLayout) and kind == "table" and len(like.members) == n_members:
+        return lambda partial, path, found, _: write_stored(wide_table(found, like), partial, path)
+    if isinstance(like, LongLayout) and kind == "table" and like.path is not None and like.shape[1] == n_members:
+        return lambda partial, path, found, _: write_stored(long_table(found, like), partial, path)
+    return {"npz": _write_npz, "variables": _write_netcdf, "table": _write_table}[kind]
 
 
 def _known(found: Matched) -> bool:

@@ -23,6 +23,7 @@ from prerank.recalibration.regions import Coverage, HighestDensityRegions, Predi
 from prerank.recalibration.steps import Fitted, HeldOut, Step
 from prerank.recalibration.tilt import Tilt
 from prerank.recalibration.tilted import Tilted
+from prerank.recalibration.time_split import TimeSplit, split_by_time
 
 __all__ = [
     "Affine",
@@ -49,8 +50,10 @@ __all__ = [
     "Step",
     "Tilt",
     "Tilted",
+    "TimeSplit",
     "Volume",
     "marginal_quantiles",
     "margins_kept",
     "members_about_mean",
+    "split_by_time",
 ]

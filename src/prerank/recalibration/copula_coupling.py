@@ -16,18 +16,12 @@ from prerank._chunks import chunks
 from prerank._parallel import in_threads, single_threaded
 from prerank._parameters import require_whole
 from prerank.arrays import as_observations
+from prerank.arrays.labels import Axes
 from prerank.forecasts import Ensemble, GaussianMixture, equally_weighted_draws
 from prerank.inputs.checks import require_observations
 from prerank.randomness import case_keys, uniform
-from prerank.recalibration.densities import (
-    MOST_DRAWS,
-    as_mixture,
-    held_out_cases,
-    members_of,
-    one_model,
-    require_fitted,
-    require_targets,
-)
+from prerank.recalibration.densities import MOST_DRAWS, as_mixture
+from prerank.recalibration.held_out import FittedOn, held_out_cases, require_fitted, to_correct
 from prerank.recalibration.quantiles import QuantileMap, from_normal_scores, margins, normal_scores, plotting_levels
 
 
@@ -44,32 +38,27 @@ class RecalibratedMargins:
     """
 
     scores_: Tensor = field(init=False, repr=False)
-    n_members_: int | None = field(init=False, repr=False)
+    fitted_on_: FittedOn = field(init=False, repr=False)
 
     @single_threaded()
     @torch.no_grad()
-    def fit(self, forecast: Any, y: Any) -> "RecalibratedMargins":
+    def fit(self, forecast: Any, y: Any, *, axes: Axes | None = None) -> "RecalibratedMargins":
         """Learn from held-out cases: observations (N, D)."""
-        checked, observed = held_out_cases(forecast, y, at_least=2)
-        law = margins(as_mixture(checked))
-        self.scores_ = normal_scores(observed.to(law.loc), law).sort(0).values
-        self.n_members_ = members_of(checked)
+        cases = held_out_cases(forecast, y, axes, at_least=2)
+        law = margins(as_mixture(cases.law))
+        self.scores_ = normal_scores(cases.observed().to(law.loc), law).sort(0).values
+        self.fitted_on_ = FittedOn.of(cases)
         return self
 
     @single_threaded()
     @torch.no_grad()
-    def quantiles(self, forecast: Any, n_levels: int) -> Tensor:
+    def quantiles(self, forecast: Any, n_levels: int, *, axes: Axes | None = None) -> Tensor:
         """Recalibrated quantiles at levels m / (M + 1) for M = `n_levels`, (N, M, D), rising along their axis.
 
         Among M such quantiles the rank of an observation is uniform, if the margin is right.
         """
-        if not hasattr(self, "scores_"):
-            raise ValueError(
-                f"{type(self).__name__} is not fitted yet; call fit(forecast, y) with held-out cases first"
-            )
-        checked = one_model(forecast, n_members=self.n_members_)
-        require_targets(self, checked, self.scores_.shape[-1])
-        mixture = as_mixture(checked)
+        require_fitted(self, "scores_")
+        mixture = as_mixture(to_correct(forecast, axes, self.fitted_on_, type(self).__name__).law)
         expected = torch.special.ndtri(plotting_levels(len(self.scores_), self.scores_))
         levels = torch.special.ndtri(plotting_levels(require_whole(n_levels, "n_levels"), self.scores_))
         wanted = QuantileMap(expected, self.scores_)(levels[:, None].expand(-1, mixture.n_targets))
@@ -120,17 +109,17 @@ class EnsembleCopulaCoupling:
         require_whole(self.n_draws, "n_draws", at_most=MOST_DRAWS)
         require_whole(self.seed, "seed", at_least=None)
 
-    def fit(self, forecast: Any, y: Any) -> "EnsembleCopulaCoupling":
+    def fit(self, forecast: Any, y: Any, *, axes: Axes | None = None) -> "EnsembleCopulaCoupling":
         """Learn the margins from held-out cases: observations (N, D)."""
-        self.margins_ = RecalibratedMargins().fit(forecast, y)
+        self.margins_ = RecalibratedMargins().fit(forecast, y, axes=axes)
         return self
 
     @single_threaded()
     @torch.no_grad()
-    def transform(self, forecast: Any) -> Ensemble:
+    def transform(self, forecast: Any, *, axes: Axes | None = None) -> Ensemble:
         """The recalibrated ensemble, as many members as the raw one."""
         require_fitted(self, "margins_")
-        raw = checked = one_model(forecast, n_members=self.margins_.n_members_)
+        raw = checked = to_correct(forecast, axes, self.margins_.fitted_on_, type(self).__name__).law
         if isinstance(checked, Distribution):
             raw = equally_weighted_draws(checked, self.n_draws, self.seed, "raw members")
         assert isinstance(raw, Ensemble)
@@ -166,10 +155,13 @@ class SchaakeShuffle:
             require_whole(self.n_draws, "n_draws")
         require_whole(self.seed, "seed", at_least=None)
 
-    def fit(self, forecast: Any, y: Any) -> "SchaakeShuffle":
+    def fit(self, forecast: Any, y: Any, *, axes: Axes | None = None) -> "SchaakeShuffle":
         """Learn the margins from held-out cases, and take their observations as history where none is given."""
-        margins_ = RecalibratedMargins().fit(forecast, y)
-        history, n_targets = as_observations(y if self.history is None else self.history), margins_.scores_.shape[1]
+        margins_ = RecalibratedMargins().fit(forecast, y, axes=axes)
+        history = (
+            held_out_cases(forecast, y, axes).observed() if self.history is None else as_observations(self.history)
+        )
+        n_targets = margins_.scores_.shape[1]
         require_observations(history)
         if history.ndim != 2 or history.shape[1] != n_targets or not len(history):
             raise ValueError(
@@ -186,11 +178,11 @@ class SchaakeShuffle:
 
     @single_threaded()
     @torch.no_grad()
-    def transform(self, forecast: Any) -> Ensemble:
+    def transform(self, forecast: Any, *, axes: Axes | None = None) -> Ensemble:
         """The recalibrated ensemble."""
         require_fitted(self, "margins_")
         n_draws = self.n_draws or len(self.history_)
-        sorted_members = self.margins_.quantiles(forecast, n_draws)
+        sorted_members = self.margins_.quantiles(forecast, n_draws, axes=axes)
         keys = case_keys(self.seed, torch.arange(len(sorted_members), device=self.history_.device), "past observations")
         picked = uniform(keys, (len(self.history_),)).argsort(-1)[:, :n_draws]
         return Ensemble(_in_the_order_of(self.history_[picked], sorted_members, self.seed))

@@ -5,148 +5,21 @@ forecast's own draws it has a place that means the same in every case: the proba
 probable outcomes.
 """
 
-import re
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
-from prerank._wording import counted
 from prerank.arrays.conversion import described
-from prerank.arrays.labels import Axes
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
-from prerank.forecasts.sampling import require_vector_distribution
 from prerank.forecasts.support import inside_support
-from prerank.inputs import as_ensemble
-from prerank.inputs.checks import require_fitting, require_members, require_observations, require_parameters
-from prerank.inputs.layout import observations_and_forecast, refuse_idle_axes
 from prerank.preranks import view_of
 from prerank.preranks.point_density import bandwidths
 from prerank.randomness import seeded
 from prerank.recalibration.batching import over_drawn
 
-LARGEST = 1e100  # numbers whose squares are numbers still
 MOST_DRAWS = 1_000_000  # of each case
-_AXES = re.compile(r"(axes=\([^)]*\))")
-
-
-def held_out_cases(
-    forecast: Any, y: Any, at_least: int = 1, axes: Axes | None = None, takes_axes: bool = False
-) -> tuple[Forecast, Tensor]:
-    """A forecast and the observations (N, D) of the same cases, checked; the forecast comes first, in X's place.
-
-    A caller that does not take `axes` says how else the axes of an array can be named.
-    """
-    if isinstance(y, Ensemble | Distribution):
-        raise TypeError(
-            f"y is {described(y)}, which is a forecast: the order is fit(forecast, y), the forecast in the place of X"
-        )
-    try:
-        inputs = observations_and_forecast(y, forecast, axes)
-    except ValueError as error:
-        if takes_axes:
-            raise
-        raise ValueError(_AXES.sub(r"as_ensemble(forecast, \1)", str(error))) from None
-    require_fitting(inputs.y, inputs.forecast)
-    require_observations(inputs.y)
-    require_sizes(inputs.y, "y")
-    if inputs.y.ndim != 2:
-        raise ValueError(f"y has shape {tuple(inputs.y.shape)}; pass one model at a time, y (cases, targets)")
-    if inputs.y.shape[-2] < at_least:
-        raise ValueError(f"{inputs.y.shape[-2]} held-out cases; at least {at_least} are needed")
-    return one_model(inputs.forecast), inputs.y
-
-
-def one_model(forecast: Any, axes: Axes | None = None, n_members: int | None = None) -> Forecast:
-    """A forecast with a single axis of cases and parameters or members that are numbers; arrays become an `Ensemble`.
-
-    Without observations nothing says which axis of an array is which, but for the members that there were in fit: an array
-    that has as many first, and not second, is refused.
-    """
-    refuse_idle_axes(None, forecast, axes)
-    if not isinstance(forecast, Distribution):
-        shape, given = tuple(getattr(forecast, "shape", ())), forecast
-        forecast = as_ensemble(forecast, None, axes)
-        if axes is None and not isinstance(given, Ensemble) and tuple(forecast.members.shape) == shape:
-            _refuse_sample_first(shape, n_members)
-        if 0 in forecast.members.shape:
-            raise ValueError(
-                f"the forecast has shape {tuple(forecast.members.shape)} (cases, members, targets); at least one of each "
-                "is needed"
-            )
-        require_members(forecast)
-        require_sizes(forecast.members, "the forecast")
-        lead = tuple(forecast.members.shape[:-3])
-    else:
-        require_vector_distribution(forecast)
-        require_parameters(forecast)
-        _require_draws(forecast)
-        lead = tuple(forecast.batch_shape[:-1])
-    if lead:
-        raise ValueError(f"the forecast has leading axes {lead} before its cases; pass one model at a time")
-    return forecast
-
-
-def require_sizes(values: Tensor, what: str) -> None:
-    """Refuse numbers whose squares are none, or are all zero."""
-    largest = float(values.detach().abs().max()) if values.numel() else 0.0
-    most = min(LARGEST, torch.finfo(values.dtype).max ** 0.5)
-    if largest > most or 0.0 < largest < 1 / LARGEST:
-        raise ValueError(
-            f"the values of {what} go up to {largest:.3g}, and their squares cannot be computed with; rescale what is "
-            f"forecast to between {1 / LARGEST:g} and {most:.3g}"
-        )
-
-
-def _require_draws(forecast: Distribution) -> None:
-    """Refuse a distribution of torch's or another's whose draws are no numbers: its parameters are none."""
-    if hasattr(forecast, "ensemble") or isinstance(forecast, MultivariateNormal):
-        return
-    try:
-        with seeded(0, "one draw of each case"), torch.no_grad():
-            drawn = forecast.sample()
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(
-            f"{described(forecast)} cannot be drawn from ({str(error).splitlines()[0]}); look at its parameters"
-        ) from None
-    bad = ~drawn.isfinite().flatten(1).all(1) if drawn.ndim > 1 else ~drawn.isfinite()
-    if bool(bad.any()):
-        raise ValueError(
-            f"draws of {described(forecast)} are NaN or infinite in {int(bad.sum())} of {len(bad)} cases; "
-            "a forecast's parameters must be numbers"
-        )
-
-
-def _refuse_sample_first(shape: tuple[int, ...], n_members: int | None) -> None:
-    if n_members is not None and len(shape) == 3 and shape[0] == n_members != shape[1]:
-        raise ValueError(
-            f"the forecast has shape {shape}, {shape[1]} members for each of {shape[0]} cases, and in fit there were "
-            f'{n_members} members: it looks sample-first; pass as_ensemble(forecast, axes=("member", "case", "target")), or '
-            "Ensemble(forecast) if it is as it should be"
-        )
-
-
-def members_of(forecast: Forecast) -> int | None:
-    """How many members an ensemble has; None for a distribution."""
-    return forecast.n_members if isinstance(forecast, Ensemble) else None
-
-
-def require_fitted(step: object, attribute: str) -> None:
-    """Refuse to go on before `fit`, which sets the attribute."""
-    if not hasattr(step, attribute):
-        raise ValueError(f"{type(step).__name__} is not fitted yet; call fit(forecast, y) with held-out cases first")
-
-
-def require_targets(step: object, forecast: Forecast, fitted: int) -> None:
-    """Refuse a forecast of another number of targets than was fitted on."""
-    targets = forecast.n_targets if isinstance(forecast, Ensemble) else forecast.event_shape[-1]
-    if targets != fitted:
-        raise ValueError(
-            f"{type(step).__name__} was fitted on {counted(fitted, 'target')}, but the forecast is for {targets}; "
-            "give it a forecast of the same targets"
-        )
 
 
 def kernel_mixture(ensemble: Ensemble) -> GaussianMixture:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prerank.calibration.checks import label_array
+from prerank.arrays.case_labels import label_array
 from prerank.randomness import numpy_generator
 
 _DATE = re.compile(r"\d{4}-?\d\d-?\d\d(\D|$)")

@@ -12,7 +12,8 @@ from prerank._parameters import require_whole
 from prerank.arrays import as_observations
 from prerank.forecasts import Ensemble
 from prerank.randomness import case_keys, normal, uniform
-from prerank.recalibration.densities import MOST_DRAWS, require_fitted
+from prerank.recalibration.densities import MOST_DRAWS
+from prerank.recalibration.held_out import require_fitted
 from prerank.recalibration.marginal_forecasts import as_margins
 
 _FEWEST = 5  # past cases that a dependence is learnt from

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prerank.arrays.labels import labels_of
+from prerank.inputs import Cases
 
 
 class Order(NamedTuple):
@@ -18,14 +18,11 @@ class Order(NamedTuple):
     targets: bool
 
     @classmethod
-    def of(cls, y: Any, forecast: Any) -> "Order":
-        """As the observations say, or else the forecast."""
-        found = [labels_of(y, 2), labels_of(forecast, 3)]
-        cases, targets = (
-            next((label for label in (getattr(labels, role) for labels in found) if label is not None), None)
-            for role in ("cases", "targets")
-        )
-        return cls(_rises(cases, "mM"), _rises(targets, "iufmM"))
+    def of(cls, cases: Cases) -> "Order":
+        """As their labels say."""
+        known = cases.labels.cases
+        left = None if known is None else known[cases.index.kept.cpu().numpy()]
+        return cls(_rises(left, "mM"), _rises(cases.labels.targets, "iufmM"))
 
 
 def _rises(labels: Any, kinds: str) -> bool:

@@ -48,6 +48,8 @@ class About(NamedTuple):
     n_features: int
     n_members: int | None
     tied: list[float]
+    target_names: tuple[str, ...] | None
+    notes: tuple[str, ...]
 
 
 def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
@@ -63,7 +65,17 @@ def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
         }
         members = header.get("n_members")
         tied = [require_number(share, "tied", 0, 1) for share in header.get("tied", [0.0] * whole["n_targets"])]
-        about = About(**whole, n_members=None if members is None else require_whole(members, "n_members"), tied=tied)
+        names = header.get("target_names")
+        _require(names is None or _are_names(names, whole["n_targets"]), "target_names are for other targets")
+        notes = header.get("notes", [])
+        _require(isinstance(notes, list) and all(isinstance(note, str) for note in notes), "notes are no text")
+        about = About(
+            **whole,
+            n_members=None if members is None else require_whole(members, "n_members"),
+            tied=tied,
+            target_names=None if names is None else tuple(names),
+            notes=tuple(notes),
+        )
         _require(len(about.tied) == about.n_targets, "tied is for other targets")
         steps = []
         for place, item in enumerate(header["steps"]):
@@ -76,6 +88,15 @@ def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
             _CHECKS[type(step)](step, about)
             steps.append(step)
         return tuple(steps), about
+
+
+def _are_names(names: Any, n_targets: int) -> bool:
+    """Whether there is a text for each target, each its own."""
+    return (
+        isinstance(names, list)
+        and len(names) == len({str(name) for name in names}) == n_targets
+        and all(isinstance(name, str) for name in names)
+    )
 
 
 def _require(condition: bool, otherwise: str) -> None:

@@ -14,21 +14,12 @@ from torch.distributions import Distribution
 
 from prerank._parallel import single_threaded
 from prerank._parameters import require_whole
+from prerank.arrays.labels import Axes
 from prerank.forecasts import Ensemble, GaussianMixture, equally_weighted_draws
 from prerank.randomness import case_keys, normal, uniform
 from prerank.recalibration.batching import over_drawn
-from prerank.recalibration.densities import (
-    MOST_DRAWS,
-    as_density,
-    as_mixture,
-    density_scale,
-    held_out_cases,
-    log_density,
-    members_of,
-    one_model,
-    require_fitted,
-    require_targets,
-)
+from prerank.recalibration.densities import MOST_DRAWS, as_density, as_mixture, density_scale, log_density
+from prerank.recalibration.held_out import FittedOn, held_out_cases, require_fitted, to_correct
 from prerank.recalibration.quantiles import Components, QuantileMap, from_normal_scores, normal_scores, plotting_levels
 
 
@@ -56,8 +47,7 @@ class HDRRecalibration:
     n_pool: int = 1000
     seed: int = 0
     masses_: Tensor = field(init=False, repr=False)
-    n_targets_: int = field(init=False, repr=False)
-    n_members_: int | None = field(init=False, repr=False)
+    fitted_on_: FittedOn = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_whole(self.n_draws, "n_draws", at_most=MOST_DRAWS)
@@ -66,24 +56,23 @@ class HDRRecalibration:
 
     @single_threaded()
     @torch.no_grad()
-    def fit(self, forecast: Any, y: Any) -> "HDRRecalibration":
+    def fit(self, forecast: Any, y: Any, *, axes: Axes | None = None) -> "HDRRecalibration":
         """Measure the masses of held-out observations (N, D)."""
-        checked, observed = held_out_cases(forecast, y)
-        law = as_density(checked)
+        cases = held_out_cases(forecast, y, axes)
+        law, observed = as_density(cases.law), cases.observed()
         scale = density_scale(law, self.n_pool, self.seed, "held-out pool")
         masses = scale.mass(log_density(law, observed[:, None, :]))[:, 0].double()
         self.masses_ = masses.clamp(0.0, 1.0).sort().values
-        self.n_targets_, self.n_members_ = observed.shape[-1], members_of(checked)
+        self.fitted_on_ = FittedOn.of(cases)
         return self
 
     @single_threaded()
     @torch.no_grad()
-    def transform(self, forecast: Any) -> Ensemble:
+    def transform(self, forecast: Any, *, axes: Axes | None = None) -> Ensemble:
         """`n_draws` equally weighted draws of every case."""
         require_fitted(self, "masses_")
-        checked = one_model(forecast, n_members=self.n_members_)
-        require_targets(self, checked, self.n_targets_)
-        law = as_density(checked)
+        cases = to_correct(forecast, axes, self.fitted_on_, type(self).__name__)
+        law = as_density(cases.law)
         ends = self.masses_.new_tensor([0.0, 1.0])
         levels = torch.cat([ends[:1], plotting_levels(len(self.masses_), self.masses_), ends[1:]])
         corrected = QuantileMap(levels, torch.cat([ends[:1], self.masses_, ends[1:]])[:, None])
@@ -121,8 +110,7 @@ class LatentRecalibration:
     n_draws: int = 100
     seed: int = 0
     lengths_: Tensor = field(init=False, repr=False)
-    n_targets_: int = field(init=False, repr=False)
-    n_members_: int | None = field(init=False, repr=False)
+    fitted_on_: FittedOn = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_whole(self.n_draws, "n_draws", at_most=MOST_DRAWS)
@@ -130,29 +118,29 @@ class LatentRecalibration:
 
     @single_threaded()
     @torch.no_grad()
-    def fit(self, forecast: Any, y: Any) -> "LatentRecalibration":
+    def fit(self, forecast: Any, y: Any, *, axes: Axes | None = None) -> "LatentRecalibration":
         """Measure the latent vectors of held-out observations (N, D)."""
-        checked, observed = held_out_cases(forecast, y, at_least=2)
-        latent = latent_vectors(observed[:, None, :].double(), as_mixture(checked))[:, 0]
+        cases = held_out_cases(forecast, y, axes, at_least=2)
+        observed = cases.observed()
+        latent = latent_vectors(observed[:, None, :].double(), as_mixture(cases.law))[:, 0]
         self.lengths_ = torch.linalg.vector_norm(latent, dim=-1).sort().values
-        self.n_targets_, self.n_members_ = observed.shape[-1], members_of(checked)
+        self.fitted_on_ = FittedOn.of(cases)
         return self
 
     @single_threaded()
     @torch.no_grad()
-    def transform(self, forecast: Any) -> Ensemble:
+    def transform(self, forecast: Any, *, axes: Axes | None = None) -> Ensemble:
         """`n_draws` equally weighted draws of every case."""
         require_fitted(self, "lengths_")
-        checked = one_model(forecast, n_members=self.n_members_)
-        require_targets(self, checked, self.n_targets_)
-        mixture = as_mixture(checked)
+        cases = to_correct(forecast, axes, self.fitted_on_, type(self).__name__)
+        mixture = as_mixture(cases.law)
         levels = plotting_levels(len(self.lengths_), self.lengths_)
-        expected = torch.as_tensor(chi(self.n_targets_).ppf(levels.cpu().numpy())).to(levels).log()
+        expected = torch.as_tensor(chi(self.fitted_on_.n_targets).ppf(levels.cpu().numpy())).to(levels).log()
         stretch = QuantileMap(expected, self.lengths_.clamp_min(1e-300).log()[:, None])
 
         def moved(_: slice, part: Distribution, ids: Tensor) -> Tensor:
             assert isinstance(part, GaussianMixture)
-            drawn = normal(case_keys(self.seed, ids, "latent"), (self.n_draws, self.n_targets_))
+            drawn = normal(case_keys(self.seed, ids, "latent"), (self.n_draws, self.fitted_on_.n_targets))
             length = torch.linalg.vector_norm(drawn, dim=-1, keepdim=True)
             return from_latent_vectors(drawn * (stretch(length.log()).exp() / length), part)
 

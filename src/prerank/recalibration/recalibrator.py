@@ -1,7 +1,6 @@
 """`Recalibrator`: from a joint forecast to one that is calibrated, learnt on held-out cases."""
 
 import inspect
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,20 +15,20 @@ from torch import Tensor
 from prerank._parallel import single_threaded
 from prerank._parameters import require_whole
 from prerank._wording import counted
-from prerank.arrays import as_tensor
 from prerank.arrays.conversion import described
 from prerank.arrays.labels import Axes
 from prerank.forecasts import Ensemble, Forecast
 from prerank.forecasts.support import refuse_outside_support
+from prerank.inputs import Cases
 from prerank.preranks import PreRank
 from prerank.preranks.table1 import listed_preranks
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.atoms import in_words, tied_shares
-from prerank.recalibration.densities import held_out_cases, members_of, one_model
 from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.error_law import ErrorLaw, FittedErrorLaw
 from prerank.recalibration.features import Features, raw_features
 from prerank.recalibration.folds import folds_of
+from prerank.recalibration.held_out import FittedOn, held_out_cases, to_correct
 from prerank.recalibration.order import Order
 from prerank.recalibration.persistence import read_steps, write
 from prerank.recalibration.steps import Fitted, HeldOut, Step
@@ -92,6 +91,7 @@ class Recalibrator(BaseEstimator):
         case_weights: Any = None,
         blocks: Any = None,
         axes: Axes | None = None,
+        joint: str | Sequence[str] | None = None,
     ) -> Self:
         """Learn from forecasts of held-out cases and their observations (N, D).
 
@@ -101,19 +101,18 @@ class Recalibrator(BaseEstimator):
         `blocks` (N,) stay in one fold and count as one in standard errors. `axes` names the axes of an array of members that
         is not (cases, members, targets), as for `check`.
         """
-        order = Order.of(y, forecast)
-        forecast, y = held_out_cases(forecast, y, axes=axes, takes_axes=True)
-        if y.ndim != 2:
-            raise ValueError(f"y has shape {tuple(y.shape)}; a Recalibrator takes one model, y (cases, targets)")
+        cases = held_out_cases(forecast, y, axes, joint=joint).along(case_weights=case_weights)
+        forecast, y, order = cases.law, cases.observed(), Order.of(cases)
+        blocks = None if blocks is None else cases.index.label_values(blocks, "blocks")
         refuse_outside_support(
             y,
             forecast,
             "no weight of draws reaches there: pass draws as an Ensemble, which is dressed, or leave those cases out",
         )
-        given = None if features is None else Features.of(features, len(y), y.device)
+        given = None if features is None else Features.of(cases.index.table(features, "features"), len(y), y.device)
         steps = _listed_steps(self.steps, forecast, given is not None)
         seed = require_whole(self.seed, "seed", at_least=None)
-        weights = _case_weights(case_weights, y)
+        weights = _of_mean_one(cases.weights, y)
         n_folds = require_whole(self.n_folds, "n_folds", at_least=2)
         gap = require_whole(self.gap, "gap", at_least=0)
         # members of an array stand in the order of time, more often than not, and where they do not it does no harm
@@ -135,41 +134,53 @@ class Recalibrator(BaseEstimator):
                 fitted.append(learnt)
                 current = corrected
         self.steps_ = tuple(fitted)
-        self.n_cases_, self.n_targets_, self.n_members_ = len(y), y.shape[-1], members_of(forecast)
+        self.n_cases_, self.fitted_on_, self.notes_ = len(y), FittedOn.of(cases), cases.notes
         self.tied_ = tied_shares(y).cpu().numpy()
         self.n_features_ = 0 if given is None else given.values.shape[1]
         return self
 
     @single_threaded()
-    def transform(self, forecast: Any, features: Any = None, *, axes: Axes | None = None) -> Forecast:
+    def transform(
+        self,
+        forecast: Any,
+        features: Any = None,
+        *,
+        axes: Axes | None = None,
+        joint: str | Sequence[str] | None = None,
+    ) -> Forecast:
         """The corrected forecast of other cases; the same object where nothing was changed.
 
         `features` (N, L) are those of these cases, in the order that `fit` was given, if it was given any. `axes` names the
         axes of an array, as in `fit`.
         """
         check_is_fitted(self, "steps_")
-        current = one_model(forecast, axes, self.n_members_)
-        targets = current.n_targets if isinstance(current, Ensemble) else current.event_shape[-1:].numel()
-        if targets != self.n_targets_:
-            raise ValueError(
-                f"the forecast is for {targets} targets, but the Recalibrator was fitted on {self.n_targets_}; "
-                "give it a forecast of the same targets"
-            )
-        raw = self._features(features, current)
+        cases = to_correct(forecast, axes, self.fitted_on_, "the Recalibrator", joint=joint)
+        current, raw = cases.law, self._features(features, cases)
         with torch.no_grad():
             for step in self.steps_:
                 current = _transformed(step, current, raw)
         return current
 
-    def _features(self, given: Any, forecast: Forecast) -> Tensor | None:
+    @property
+    def n_targets_(self) -> int:
+        """Number of targets."""
+        check_is_fitted(self, "steps_")
+        return self.fitted_on_.n_targets
+
+    @property
+    def target_names_(self) -> tuple[str, ...] | None:
+        """Names of the targets, if they had some."""
+        check_is_fitted(self, "steps_")
+        return self.fitted_on_.names
+
+    def _features(self, given: Any, cases: Cases) -> Tensor | None:
         if (given is None) != (self.n_features_ == 0):
             known = counted(self.n_features_, "feature") if self.n_features_ else "no features"
             passed = "none" if given is None else "some"
             raise ValueError(f"the Recalibrator was fitted on {known}, and {passed} are given; pass the same as to fit")
         if given is None:
             return None
-        n_cases = len(forecast.members) if isinstance(forecast, Ensemble) else forecast.batch_shape[-1]
-        raw = raw_features(given, n_cases)
+        raw = raw_features(cases.index.table(given, "features"), cases.index.n_given)
         if raw.shape[1] != self.n_features_:
             raise ValueError(
                 f"{counted(raw.shape[1], 'feature')} are given, but the Recalibrator was fitted on {self.n_features_}; "
@@ -205,15 +216,20 @@ class Recalibrator(BaseEstimator):
         verdict = "" if self.changed_ else " Nothing was changed."
         atoms = in_words(torch.as_tensor(self.tied_))
         return "\n".join(
-            [head + verdict, *([] if atoms is None else [atoms]), *(step.summary() for step in self.steps_)]
+            [
+                head + verdict,
+                *self.notes_,
+                *([] if atoms is None else [atoms]),
+                *(step.summary() for step in self.steps_),
+            ]
         )
 
     def save(self, path: Path | str) -> None:
         """Write what was learnt to one file, safetensors with JSON in its header."""
         check_is_fitted(self, "steps_")
-        about = {"n_cases": self.n_cases_, "n_targets": self.n_targets_, "n_features": self.n_features_}
+        about: dict[str, Any] = {"n_cases": self.n_cases_, "n_targets": self.n_targets_, "n_features": self.n_features_}
         about |= {"n_folds": int(self.n_folds), "seed": int(self.seed), "tied": self.tied_.tolist()}
-        about |= {"n_members": self.n_members_}
+        about |= {"n_members": self.fitted_on_.n_members, "target_names": self.target_names_, "notes": self.notes_}
         write(path, self.steps_, about)
 
     @classmethod
@@ -222,7 +238,8 @@ class Recalibrator(BaseEstimator):
         steps, about = read_steps(path)
         result = cls(n_folds=about.n_folds, seed=about.seed)
         result.steps_ = steps
-        result.n_cases_, result.n_targets_, result.n_members_ = about.n_cases, about.n_targets, about.n_members
+        result.n_cases_, result.notes_ = about.n_cases, about.notes
+        result.fitted_on_ = FittedOn(about.n_targets, about.n_members, about.target_names)
         result.tied_, result.n_features_ = np.asarray(about.tied), about.n_features
         return result
 
@@ -259,16 +276,7 @@ def _learns_from_y(step: Any) -> bool:
         return False
 
 
-def _case_weights(values: Any, y: Tensor) -> Tensor:
-    if values is None:
+def _of_mean_one(weights: Tensor | None, y: Tensor) -> Tensor:
+    if weights is None:
         return torch.ones(len(y), dtype=torch.float64, device=y.device)
-    weights = as_tensor(values, "case_weights").double().to(y.device)
-    if weights.shape != (len(y),):
-        raise ValueError(f"case_weights has shape {tuple(weights.shape)}; one number per case is ({len(y)},)")
-    bad = ~weights.isfinite() | (weights < 0)
-    if bool(bad.any()) or not 0 < float(weights.sum()) < math.inf:
-        raise ValueError(
-            f"{int(bad.sum())} of {len(weights)} case_weights are negative, NaN or infinite, and they sum to "
-            f"{float(weights.sum()):g}; a weight is a finite number of zero or more, and their sum is positive and finite"
-        )
-    return weights / weights.mean()
+    return weights.double() / weights.double().mean()

@@ -11,6 +11,7 @@ Learning Research 23.
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,23 +23,16 @@ from torch.distributions import Distribution
 from prerank._parallel import single_threaded
 from prerank._parameters import require_real, require_whole
 from prerank._wording import shape_in_words
-from prerank.arrays import as_observations, as_tensor
+from prerank.arrays import as_tensor
 from prerank.arrays.conversion import accepts_arrays
-from prerank.arrays.labels import Labels, label_text, labels_of, positions
-from prerank.forecasts import Ensemble, GaussianMixture, can_be_cut, case_by_case, equally_weighted_draws, select_cases
-from prerank.inputs.checks import require_fitting, require_observations
+from prerank.arrays.labels import Axes as AxisNames
+from prerank.arrays.labels import Labels, label_text, positions
+from prerank.forecasts import GaussianMixture, can_be_cut, case_by_case, equally_weighted_draws, select_cases
+from prerank.inputs import Cases
+from prerank.inputs.checks import require_observations
 from prerank.recalibration.batching import over_drawn
-from prerank.recalibration.densities import (
-    MOST_DRAWS,
-    as_density,
-    density_scale,
-    held_out_cases,
-    log_density,
-    members_of,
-    one_model,
-    require_fitted,
-    require_targets,
-)
+from prerank.recalibration.densities import MOST_DRAWS, as_density, density_scale, log_density
+from prerank.recalibration.held_out import FittedOn, held_out_cases, require_fitted, to_correct
 from prerank.recalibration.tilted import Tilted
 
 if TYPE_CHECKING:
@@ -93,8 +87,7 @@ class HighestDensityRegions:
     n_draws: int = 1000
     seed: int = 0
     scores_: Tensor = field(init=False, repr=False)
-    n_targets_: int = field(init=False, repr=False)
-    n_members_: int | None = field(init=False, repr=False)
+    fitted_on_: FittedOn = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_whole(self.n_draws, "n_draws", at_least=2, at_most=MOST_DRAWS)
@@ -102,30 +95,31 @@ class HighestDensityRegions:
 
     @single_threaded()
     @torch.no_grad()
-    def fit(self, forecast: Any, y: Any) -> "HighestDensityRegions":
+    def fit(self, forecast: Any, y: Any, *, axes: AxisNames | None = None) -> "HighestDensityRegions":
         """Measure where held-out observations (N, D) lie in the forecast of each case."""
-        checked, observed = held_out_cases(forecast, y)
-        law, stream = _alike(as_density(checked)), "regions"
+        cases = held_out_cases(forecast, y, axes)
+        observed = cases.observed()
+        law, stream = _alike(as_density(cases.law)), "regions"
         if not _keyed(law):
             stream = f"held-out regions {_digest(observed)}"
         scale = density_scale(law, self.n_draws, self.seed, stream, common=True)
         self.scores_ = scale.mass(log_density(law, observed[:, None, :]))[:, 0].sort().values
-        self.n_targets_, self.n_members_ = observed.shape[-1], members_of(checked)
+        self.fitted_on_ = FittedOn.of(cases)
         return self
 
     @single_threaded()
     @torch.no_grad()
-    def region(self, forecast: Any, level: float) -> "PredictionRegion":
+    def region(self, forecast: Any, level: float, *, axes: AxisNames | None = None) -> "PredictionRegion":
         """The regions of new cases; `level` is the share of observations that they are to contain."""
         require_fitted(self, "scores_")
-        checked = one_model(forecast, n_members=self.n_members_)
-        require_targets(self, checked, self.n_targets_)
-        law, stream = _alike(as_density(checked)), "regions"
+        cases = to_correct(forecast, axes, self.fitted_on_, type(self).__name__)
+        law, stream = _alike(as_density(cases.law)), "regions"
         if not _keyed(law):
             stream = f"new regions {_digest(self.scores_)}"
         mass, place = self._mass(level)
         scale = density_scale(law, self.n_draws, self.seed, stream, common=True)
-        labels = Labels() if isinstance(forecast, Ensemble | Distribution) else labels_of(forecast, 3)
+        names = self.fitted_on_.names if cases.labels.targets is None else cases.names
+        labels = Labels(cases.labels.cases, _index(names))
         return PredictionRegion(law, level, scale.threshold(mass), mass, len(self.scores_), place, labels)
 
     def _mass(self, level: float) -> tuple[float, int]:
@@ -148,6 +142,15 @@ class HighestDensityRegions:
                 f"covers {level:g}; ask for a level below {1 - outside / n_cases:.3g}, or pass draws as an Ensemble"
             )
         return mass, place
+
+
+def _index(names: Sequence[str] | None) -> Any:
+    """Names as labels."""
+    if names is None:
+        return None
+    import pandas as pd  # which loads slowly
+
+    return pd.Index(names)
 
 
 def _alike(law: Distribution) -> Distribution:
@@ -204,14 +207,10 @@ class PredictionRegion:
 
         Labels of cases and targets are matched with those of the forecast, where both have some.
         """
-        observed = as_observations(y)
-        if observed.ndim != 2:
-            raise ValueError(f"y has shape {tuple(observed.shape)}; a region takes one model, y (cases, targets)")
-        require_fitting(observed, self.forecast)
-        require_observations(observed)
-        own = labels_of(y, observed.ndim)
-        cases = positions(self.labels.cases, own.cases, "the forecast")
-        targets = positions(self.labels.targets, own.targets, "the forecast", "target")
+        given = Cases.of(y, self.forecast).of_one_model().require_complete()
+        observed, known = given.observed(), given.labels.targets is not None
+        cases = positions(self.labels.cases, given.labels.cases, "the forecast")
+        targets = positions(self.labels.targets, _index(given.names) if known else None, "the forecast", "target")
         if targets is not None:
             observed = observed[:, torch.as_tensor(targets).argsort()]
         if cases is not None:

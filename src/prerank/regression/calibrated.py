@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from prerank._parameters import require_whole
 from prerank._wording import counted
-from prerank.arrays.conversion import described
+from prerank.arrays.conversion import described, without_mask
 from prerank.forecasts import Ensemble, Forecast
 from prerank.forecasts.equal_mixture import equal_mixture, side_by_side
 from prerank.preranks import PreRank
@@ -158,6 +158,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             The fitted estimator itself.
         """
         require_targets(self, y)
+        X, y = without_mask(X), without_mask(y)
         require_table(X)
         validate_data(self, X, skip_check_array=True)
         self._require_parts()
@@ -196,6 +197,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             Batch shape (n_rows,), event shape (n_targets,).
         """
         check_is_fitted(self)
+        X = without_mask(X)
         require_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         forecast = _mixture(self.models_, X)

@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupKFold, KFold
 
 from prerank._parameters import require_whole
 from prerank._wording import counted
-from prerank.calibration.checks import label_array
+from prerank.arrays.case_labels import label_array
 from prerank.regression.fold_models import Index, Job
 
 HELD_OUT = 5

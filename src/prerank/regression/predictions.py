@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 
 from prerank._parallel import single_threaded
 from prerank._parameters import require_whole
-from prerank.arrays.conversion import described
+from prerank.arrays.conversion import described, without_mask
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
 from prerank.inputs import as_ensemble
 from prerank.recalibration import marginal_quantiles
@@ -134,6 +134,7 @@ def require_numbers(value: Any, what: str) -> None:
 
 def target_values(y: Any) -> np.ndarray:
     """Targets in double precision."""
+    y = without_mask(y)
     require_numbers(y, "y")
     try:
         return np.array(y, dtype=np.float64)  # torch wants an array that can be written to

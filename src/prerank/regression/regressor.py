@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from prerank._parallel import in_threads, single_threaded
 from prerank._parameters import require_whole
 from prerank._serialization import refusing_forgery
+from prerank.arrays.conversion import without_mask
 from prerank.forecasts import GaussianMixture
 from prerank.preranks import PreRank, needs_of
 from prerank.regression.delegation import by_the_calibrated
@@ -308,6 +309,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
 
     def _task(self, X: Any, y: Any, sample_weight: Any, validation_rows: Any) -> Task:
         """What there is to train: all inputs checked, rows split and standardised."""
+        X, y = without_mask(X), without_mask(y)
         require_numbers(X, "X")
         require_numbers(y, "y")
         names = names_of(y)
@@ -533,6 +535,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             The mean.
         """
         check_is_fitted(self)
+        X, y = without_mask(X), without_mask(y)
         X, y = validate_data(self, X, y, reset=False, validate_separately=(_X, _Y))
         check_consistent_length(X, y)
         targets = self._targets(np.array(y, dtype=np.float64))
@@ -617,7 +620,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
 
     def _features(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, **_X)
+        return validate_data(self, without_mask(X), reset=False, **_X)
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         """y (N, D), refused if D is another than the model was fitted to."""

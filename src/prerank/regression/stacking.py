@@ -10,7 +10,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
 
-from prerank.arrays.conversion import described
+from prerank.arrays.conversion import described, without_mask
 from prerank.regression.cv_plans import folds_by
 from prerank.regression.fold_models import seeded_copy
 from prerank.regression.predictions import require_numbers, require_targets, target_values
@@ -113,6 +113,7 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
             raise TypeError(
                 f"estimator is {described(self.estimator)}; pass a regressor such as Ridge(), or leave it out"
             )
+        X = without_mask(X)
         require_numbers(X, "X")
         features = validate_data(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, dtype=np.float64)
         require_targets(self, y)
@@ -168,7 +169,7 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
             Features, then predictions.
         """
         check_is_fitted(self, "models_")
-        features = validate_data(self, X, reset=False, ensure_all_finite="allow-nan", dtype=np.float64)
+        features = validate_data(self, without_mask(X), reset=False, ensure_all_finite="allow-nan", dtype=np.float64)
         return np.hstack([features, self._mean(features)])
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:

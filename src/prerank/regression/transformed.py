@@ -13,7 +13,7 @@ from torch.distributions import AffineTransform, ComposeTransform, Distribution,
 from torch.distributions.transforms import identity_transform
 
 from prerank._parameters import require_whole
-from prerank.arrays.conversion import described
+from prerank.arrays.conversion import described, without_mask
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, case_by_case, equally_weighted_draws, select_cases
 from prerank.regression.predictions import predict_distribution, require_numbers, require_targets
 from prerank.regression.regressor import MixtureRegressor
@@ -232,6 +232,7 @@ class TransformedTargets(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             The fitted estimator itself.
         """
         require_targets(self, y)
+        X, y = without_mask(X), without_mask(y)
         require_numbers(X, "X")
         require_numbers(y, "y")
         values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")

@@ -1,5 +1,6 @@
 """What enters a score: observations and members that fit each other and contain numbers only."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,8 +10,7 @@ from torch.distributions import Distribution
 from prerank.arrays import as_tensor
 from prerank.forecasts import Ensemble, equally_weighted_draws
 from prerank.forecasts.sampling import require_vector_distribution
-from prerank.inputs.checks import require_fitting, require_members, require_observations
-from prerank.inputs.layout import Inputs, observations_and_forecast
+from prerank.inputs import Cases
 
 
 def observations_and_members(
@@ -21,39 +21,33 @@ def observations_and_members(
     `forecast` is an `Ensemble`, an array of members, or a distribution, of which `n_draws` equally weighted draws
     are taken. `weights` go with members that have none yet. Cases and targets are aligned where both sides label them.
     """
-    inputs = _aligned(y, forecast)
-    y = inputs.y
-    ensemble = _ensemble(inputs, weights, n_draws, seed)
-    require_fitting(y, ensemble)
-    require_members(ensemble)
-    require_observations(y)
-    dtype = torch.promote_types(y.dtype, ensemble.members.dtype)
-    return y.to(dtype), as_dtype(ensemble, dtype)
-
-
-def _aligned(y: Any, forecast: Any) -> Inputs:
     try:
-        return observations_and_forecast(y, forecast)
+        cases = Cases.of(y, forecast)
     except ValueError as error:
         if "axes=" in str(error):
             error.add_note("A score takes no axes: pass it prerank.inputs.as_ensemble(members, axes=...) instead.")
         raise
+    found = replace(cases, forecast=_ensemble(cases, weights, n_draws, seed)).require_complete()
+    observed, ensemble = found.observed(), found.law
+    assert isinstance(ensemble, Ensemble)
+    dtype = torch.promote_types(observed.dtype, ensemble.members.dtype)
+    return observed.to(dtype), as_dtype(ensemble, dtype)
 
 
-def _ensemble(inputs: Inputs, weights: Any, n_draws: int, seed: int) -> Ensemble:
-    forecast = inputs.forecast
+def _ensemble(cases: Cases, weights: Any, n_draws: int, seed: int) -> Ensemble:
+    forecast = cases.law
     if isinstance(forecast, Distribution):
         if weights is not None:
             raise ValueError(f"weights= go with members; the draws of a {type(forecast).__name__} weigh the same")
-        require_vector_distribution(forecast, inputs.y.shape[-2])
+        require_vector_distribution(forecast, cases.index.n_given)
         return equally_weighted_draws(forecast, n_draws, seed)
     if weights is None:
         return forecast
     if forecast.weights is not None:
         raise ValueError("the Ensemble carries weights already; pass them there or as weights=, not both")
     given = as_tensor(weights, "weights")
-    if inputs.order is not None and given.ndim == 2:  # they stand in the order of the forecast as it came
-        given = given[inputs.order]
+    if cases.order is not None and given.ndim == 2:  # they stand in the order of the forecast as it came
+        given = given[cases.order]
     return Ensemble(forecast.members, given)
 
 

@@ -9,7 +9,7 @@ from prerank.arrays import as_observations
 from prerank.arrays.conversion import accepts_arrays, described
 from prerank.forecasts import Ensemble
 from prerank.forecasts.support import refuse_outside_support
-from prerank.inputs.checks import require_fitting, require_observations
+from prerank.inputs import Cases
 
 
 @single_threaded()
@@ -56,8 +56,6 @@ def nll(y: Tensor, forecast: Distribution) -> Tensor:
         raise TypeError(
             f"{described(forecast)} has no density; nll needs a torch distribution, energy_score takes members"
         )
-    y = as_observations(y)
-    require_fitting(y, forecast)
-    require_observations(y)
+    y = Cases.of(y, forecast).require_complete().observed()
     refuse_outside_support(y, forecast, "score its draws with energy_score instead")
     return -forecast.log_prob(y.expand(torch.broadcast_shapes(y.shape, forecast.batch_shape + forecast.event_shape)))

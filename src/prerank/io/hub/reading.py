@@ -52,6 +52,7 @@ class HubLayout:
     files: tuple[Submission, ...]
     observations: Path | None
     cases: pd.Index
+    targets: pd.Index
     shape: tuple[int, int, int]
     file: np.ndarray
     """For every row that was read, the number of its file, its number there, and its place in the members."""
@@ -130,6 +131,7 @@ def read_hub(
         tuple(files),
         seen.path,
         found.case_labels,
+        found.target_labels,
         shape,
         parts.rows["file"].to_numpy(),
         parts.rows["row"].to_numpy(),

@@ -1,0 +1,544 @@
+"""`Cases`: observations, the forecast for them and what belongs to every case, whatever they came in."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.arrays.conversion import as_observations, described, is_forecast
+from prerank.arrays.fill_values import refuse_fill_values
+from prerank.arrays.labels import Axes, Labels, is_xarray, labels_of, oriented, positions
+from prerank.arrays.precision import Precisions, precision_of
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture, can_be_cut, equally_weighted_draws, select_cases
+from prerank.forecasts.sampling import require_vector_distribution
+from prerank.inputs.checks import require_fitting, require_members, require_observations, require_parameters
+from prerank.inputs.layout import in_layout, refuse_idle_axes, refuse_other_layouts, refuse_swapped
+from prerank.inputs.lazy_members import LazyMembers, is_lazy, surveyed
+from prerank.inputs.per_case import CaseIndex
+from prerank.inputs.rescaling import Magnitudes, Units, chosen_units
+from prerank.inputs.survey import Survey, survey
+
+
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """Observations (..., N, D) and the forecast for the same cases, in one layout and order.
+
+    Every method that changes something returns other `Cases`, and says in `notes` what it did.
+
+    Attributes
+    ----------
+    y : Tensor or None
+        Observations; None for what has not been observed.
+    forecast : Ensemble, Distribution or LazyMembers
+        The forecast; members in Dask chunks are those of all the cases that were given.
+    index : CaseIndex
+        Which cases were given, what they are called, and which are left.
+    labels : Labels
+        Labels of the cases that were given and of the targets; None where position counts.
+    precisions : Precisions
+        The floating types that both came in.
+    order : Tensor or None
+        Where in the forecast as given each case was found; None: in its place.
+    present : Tensor, shape (N, M), or None
+        Which members are there; None: all.
+    survey : Survey or None
+        What was seen of the members.
+    units : Units
+        What targets have been divided by.
+    notes : tuple of str
+        What was done, a sentence each.
+    ids, weights, observation_weights, blocks, groups : Tensor, shape (N,), or None
+        What `along` was given; blocks and groups are numbered from 0.
+    group_names : tuple
+        Labels of the groups.
+    """
+
+    y: Tensor | None
+    forecast: Forecast | LazyMembers
+    index: CaseIndex
+    labels: Labels
+    precisions: Precisions = field(default_factory=Precisions)
+    order: Tensor | None = None
+    present: Tensor | None = None
+    survey: Survey | None = None
+    units: Units = field(default_factory=Units)
+    notes: tuple[str, ...] = ()
+    ids: Tensor | None = None
+    weights: Tensor | None = None
+    observation_weights: Tensor | None = None
+    blocks: Tensor | None = None
+    groups: Tensor | None = None
+    group_names: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        y: Any,
+        forecast: Any,
+        axes: Axes | None = None,
+        *,
+        joint: str | Sequence[str] | None = None,
+        lazy: bool = False,
+    ) -> "Cases":
+        """Convert both, orient them by the names of their dimensions, align cases and targets by their labels.
+
+        The forecast is brought into the order of y. What has no labels goes by position: arrays, tensors, an `Ensemble`, a
+        distribution, a pandas `RangeIndex`.
+
+        Parameters
+        ----------
+        y : array_like, shape (..., n_cases, n_targets)
+            Observations.
+        forecast : Ensemble, Distribution or array_like of shape (..., n_cases, n_members, n_targets)
+            The forecast.
+        axes : sequence or dict of str, optional
+            What the axes are, as for `as_ensemble`.
+        joint : str or sequence of str, optional
+            The dimensions of xarray objects that are targets, in this order; all others but that of the members are cases.
+        lazy : bool, default False
+            Leave members that are Dask chunks where they are.
+
+        Returns
+        -------
+        Cases
+            Of all cases; nothing has been looked at yet but shapes and labels.
+        """
+        if y is None:
+            as_observations(y)  # refuses it
+        return cls._of(y, forecast, axes, joint, lazy)
+
+    @classmethod
+    def unobserved(
+        cls, forecast: Any, axes: Axes | None = None, *, joint: str | Sequence[str] | None = None
+    ) -> "Cases":
+        """The same of a forecast of what has not been observed.
+
+        Parameters
+        ----------
+        forecast : Ensemble, Distribution or array_like of shape (..., n_cases, n_members, n_targets)
+            The forecast.
+        axes : sequence or dict of str, optional
+            What the axes are, as for `as_ensemble`.
+        joint : str or sequence of str, optional
+            The dimensions of an xarray object that are targets.
+
+        Returns
+        -------
+        Cases
+            Without `y`.
+        """
+        return cls._of(None, forecast, axes, joint, False)
+
+    @classmethod
+    def _of(cls, y: Any, forecast: Any, axes: Axes | None, joint: str | Sequence[str] | None, lazy: bool) -> "Cases":
+        refuse_swapped(y, forecast)
+        refuse_idle_axes(y, forecast, axes)
+        y, forecast, known = oriented(y, forecast, axes, joint)
+        observed = None if y is None else as_observations(y)
+        labels = Labels() if observed is None else labels_of(y, observed.ndim)
+        precision, order = None if y is None else precision_of(y), None
+        made: Forecast | LazyMembers
+        if is_forecast(forecast):
+            made = forecast
+        else:
+            own = labels_of(forecast, 3)
+            if lazy and is_lazy(forecast):
+                assert observed is not None
+                made = LazyMembers.of(forecast, own, labels)
+                refuse_other_layouts(made.shape, tuple(observed.shape), known=known)
+            else:
+                made = in_layout(forecast, None if known else observed, None if known else axes)
+                made, order = _in_order_of(labels, made, own)
+                if known and observed is not None:
+                    refuse_other_layouts(tuple(made.members.shape), tuple(observed.shape), known=True)
+            labels = labels.or_else(own)
+        n_given = _n_cases(made) if observed is None else observed.shape[-2]
+        coordinates = {**(_coordinates(forecast, order) if known else {}), **_coordinates(y, None)}
+        whose = "the forecast" if y is None or labels_of(y, 2).cases is None else "y"
+        place = torch.device("cpu") if observed is None else observed.device
+        index = CaseIndex(n_given, labels.cases, torch.arange(n_given, device=place), coordinates, whose)
+        of_members = getattr(made, "precision", None)
+        return cls(observed, made, index, labels, Precisions(precision, of_members), order)
+
+    @property
+    def n_targets(self) -> int:
+        """Number of targets D."""
+        return _n_targets(self.forecast) if self.y is None else self.y.shape[-1]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the targets are called by their labels; y1, y2, ... where they have none."""
+        return target_names(self.labels, self.n_targets)
+
+    @property
+    def law(self) -> Forecast:
+        """The forecast in memory."""
+        assert not isinstance(self.forecast, LazyMembers)
+        return self.forecast
+
+    def observed(self) -> Tensor:
+        """The observations, which there are.
+
+        Returns
+        -------
+        Tensor, shape (..., n_cases, n_targets)
+            `y`.
+        """
+        assert self.y is not None
+        return self.y
+
+    def of_one_model(self) -> "Cases":
+        """The same, y (N, D), after several models together have been refused; a fleet of one is a model.
+
+        Returns
+        -------
+        Cases
+            With one axis of cases.
+        """
+        y, forecast = self.y, self.forecast
+        if y is not None and y.ndim != 2:
+            raise ValueError(f"y has shape {tuple(y.shape)}; give one model at a time, y (cases, targets)")
+        if isinstance(forecast, LazyMembers):
+            return self
+        if isinstance(forecast, GaussianMixture) and len(forecast.batch_shape) == 2 and forecast.batch_shape[0] == 1:
+            forecast = GaussianMixture(forecast.logits[0], forecast.loc[0], forecast.scale_tril[0])
+        if isinstance(forecast, Distribution):
+            require_vector_distribution(forecast, None if y is None else len(y))
+        lead = tuple(forecast.members.shape[:-3] if isinstance(forecast, Ensemble) else forecast.batch_shape[:-1])
+        if lead:
+            raise ValueError(f"the forecast has leading axes {lead} before its cases; give one model at a time")
+        if y is not None:
+            if isinstance(forecast, Distribution) and forecast.batch_shape == (1,) != y.shape[:1]:
+                raise ValueError(
+                    f"the forecast has batch shape (1,), but y has {len(y)} cases: ({len(y)},) is needed; "
+                    f"forecast.expand(({len(y)},)) repeats it"
+                )
+            require_fitting(y, forecast)
+        elif 0 in (_n_cases(forecast), _n_targets(forecast)) or (
+            isinstance(forecast, Ensemble) and forecast.n_members == 0
+        ):
+            what = tuple(forecast.members.shape) if isinstance(forecast, Ensemble) else repr(forecast)
+            raise ValueError(f"the forecast has shape {what} (cases, members, targets); at least one of each is needed")
+        require_parameters(forecast)
+        return replace(self, forecast=forecast)
+
+    def in_one_precision(self) -> "Cases":
+        """y and members with the values of the coarser of their types, so that equal values stay equal.
+
+        Returns
+        -------
+        Cases
+            In the wider of the two types.
+        """
+        y, forecast = self.observed(), self.forecast
+        if isinstance(forecast, Ensemble):
+            y, members, moved = self.precisions.together(y.to(forecast.members.device), forecast.members)
+            forecast = replace(forecast, members=members)
+        elif isinstance(forecast, LazyMembers):
+            y, _, moved = self.precisions.together(y, np.empty(0, dtype=forecast.array.dtype))
+        else:
+            return self
+        index = replace(self.index, kept=self.index.kept.to(y.device))
+        notes = self.notes if moved is None else (*self.notes, moved)
+        return replace(self, y=y, forecast=forecast, index=index, notes=notes)
+
+    def complete(self, fewest: int = 1, done: Callable[[int], None] | None = None) -> "Cases":
+        """Without cases whose observation is missing, or of which fewer than `fewest` members are there.
+
+        Which members are missing in the other cases is kept in `present`. Infinite numbers and fill values are refused.
+
+        Parameters
+        ----------
+        fewest : int, default 1
+            Members that a case needs, if the ensemble has as many.
+        done : callable, optional
+            Told how many cases of a forecast in chunks have been looked at.
+
+        Returns
+        -------
+        Cases
+            Those that are left.
+        """
+        y, forecast, notes = self.y, self.forecast, [*self.notes]
+        complete = torch.ones(self.index.n_given, dtype=torch.bool)
+        if y is not None:
+            refuse_infinite(y, "y")
+            refuse_fill_values(y, "y")
+            complete = (~y.isnan().any(-1)).cpu()
+            if not complete.any():
+                raise ValueError(f"no case is left: y has {len(y)} cases and each has a missing value")
+            if not complete.all():
+                left_out = int((~complete).sum())
+                notes.append(f"{left_out} of {len(y)} cases dropped: the observation is missing")
+        if isinstance(forecast, Distribution):
+            return replace(self, notes=tuple(notes))._left(complete)
+        found, present = self._seen(forecast, complete, done)
+        if found.n_infinite:
+            raise ValueError(f"members have {found.n_infinite} infinite values; NaN marks a missing one")
+        found.fills.refuse("the members")
+        if found.moved is not None and not self.notes:
+            notes.insert(0, found.moved)
+        if found.sizes is None:
+            raise ValueError("no case is left: every member of every case has a missing value")
+        if len(found.empty):
+            complete[found.empty.cpu()] = False
+            notes.append(f"{len(found.empty)} cases dropped: all their members are missing")
+        n_members = forecast.shape[1] if isinstance(forecast, LazyMembers) else forecast.n_members
+        if present is not None and found.fewest < min(fewest, n_members):
+            few = complete & (present.sum(-1).cpu() < fewest)
+            complete &= ~few
+            if not complete.any():
+                raise ValueError(f"no case is left: each has fewer than {fewest} members without a missing value")
+            notes.append(f"{int(few.sum())} cases dropped: fewer than {fewest} of their members are there")
+            present = None if bool(present[complete].all()) else present
+        n_left = int(complete.sum())
+        n_missing = found.n_missing if present is None or fewest == 1 else int((~present[complete]).sum())
+        if n_missing:
+            notes.append(f"{n_missing} of {n_left * n_members} members left out: they have missing values")
+        present = present if n_missing else None
+        return replace(self, present=present, survey=found, notes=tuple(notes))._left(complete)
+
+    def _seen(
+        self, members: Ensemble | LazyMembers, complete: Tensor, done: Callable[[int], None] | None
+    ) -> tuple[Survey, Tensor | None]:
+        """What members are like, and which of them are there, where that is known for all at once."""
+        if isinstance(members, LazyMembers):
+            return surveyed(members, self.observed(), complete, self.precisions, done), None
+        values = members.members
+        there = complete.to(values.device)
+        return survey(values, torch.arange(len(values), device=values.device), there), ~values.isnan().any(-1)
+
+    def _left(self, complete: Tensor) -> "Cases":
+        """The cases that are left, the same object where that is all."""
+        return self if bool(complete.all()) else self.select(complete.nonzero()[:, 0])
+
+    def select(self, cases: Tensor) -> "Cases":
+        """Some of the cases, by their positions.
+
+        Members in Dask chunks stay those of all cases that were given.
+
+        Parameters
+        ----------
+        cases : Tensor
+            Positions among these cases.
+
+        Returns
+        -------
+        Cases
+            Of these alone.
+        """
+        cut: dict[str, Any] = {}
+        for name in ("y", "present", "ids", "weights", "observation_weights", "blocks", "groups"):
+            value = getattr(self, name)
+            cut[name] = None if value is None else value[cases.to(value.device)]
+        forecast = self.forecast if isinstance(self.forecast, LazyMembers) else _selected(self.forecast, cases)
+        index = self.index.select(cases.to(self.index.kept.device))
+        return replace(self, forecast=forecast, index=index, **cut)
+
+    def rescaled(self, scale: str) -> "Cases":
+        """Each target divided by its pooled spread where that is asked for or needed; ranks stay exact.
+
+        Members in Dask chunks, and y with them, keep their units until they are read; then `units` apply.
+
+        Parameters
+        ----------
+        scale : str
+            "auto" where spreads differ more than tenfold, "pooled" always, "none" never.
+
+        Returns
+        -------
+        Cases
+            In units of their own.
+        """
+        y, forecast = self.observed(), self.forecast
+        if self.survey is None:
+            assert isinstance(forecast, Distribution)
+            points = equally_weighted_draws(forecast, 16, 0, "spread").members.flatten(0, -2)
+            ranked, dtype = Magnitudes.of(points), points.dtype
+        else:
+            assert self.survey.sizes is not None
+            ranked, dtype = self.survey.sizes, y.dtype
+        observed = Magnitudes.of(y.to(ranked.some))
+        units = chosen_units(observed, ranked, self.survey is not None, scale, list(self.names), dtype)
+        notes = (*self.notes, *units.notes)
+        if isinstance(forecast, LazyMembers):
+            return replace(self, units=units, notes=notes)
+        return replace(self, y=units.apply(y), forecast=units.of_forecast(forecast), units=units, notes=notes)
+
+    def along(
+        self,
+        *,
+        case_ids: Any = None,
+        case_weights: Any = None,
+        observation_weights: Any = None,
+        blocks: Any = None,
+        by: Any = None,
+    ) -> "Cases":
+        """With what comes one per case of those that were given, aligned by labels and cut to the cases that are left.
+
+        Each is an array, a series, or the name of a coordinate of the cases.
+
+        Parameters
+        ----------
+        case_ids : array_like or str, optional
+            Whole numbers or labels that name the cases.
+        case_weights : array_like or str, optional
+            How much each case counts.
+        observation_weights : array_like or str, optional
+            The observation's own weight among weighted members.
+        blocks : array_like or str, optional
+            Labels of dependent cases.
+        by : array_like or str, optional
+            Labels of groups.
+
+        Returns
+        -------
+        Cases
+            With `ids`, `weights`, `observation_weights`, `blocks`, `groups`.
+        """
+        index, device = self.index, _device(self)
+        groups, names = (None, []) if by is None else index.groups(by, "by", device)
+        return replace(
+            self,
+            observation_weights=index.weights(observation_weights, "observation_weights", device),
+            ids=index.identifiers(case_ids, device),
+            weights=index.weights(case_weights, "case_weights", device),
+            blocks=index.numbers(blocks, "blocks", device),
+            groups=groups,
+            group_names=tuple(names),
+        )
+
+    def without_gaps(self) -> "Cases":
+        """The same with numbers in the place of missing members, which then have no weight.
+
+        Returns
+        -------
+        Cases
+            With a weighted `Ensemble`, where a member is missing.
+        """
+        forecast = self.forecast
+        if self.present is None or not isinstance(forecast, Ensemble):
+            return self
+        weights = self.present.to(forecast.members)
+        weights = weights if forecast.weights is None else weights * forecast.weights
+        there = torch.where(self.present[..., None], forecast.members, 0.0)
+        mean = there.sum(-2, keepdim=True) / self.present.sum(-1)[..., None, None]
+        filled = Ensemble(torch.where(self.present[..., None], forecast.members, mean), weights, forecast.reference)
+        return replace(self, forecast=filled)
+
+    def require_complete(self) -> "Cases":
+        """The same after everything that is missing, infinite or does not fit has been refused.
+
+        Returns
+        -------
+        Cases
+            This object.
+        """
+        y, forecast = self.observed(), self.law
+        require_fitting(y, forecast)
+        if isinstance(forecast, Ensemble):
+            require_members(forecast)
+        require_observations(y)
+        return self
+
+
+def as_ensemble(values: Any, y: Any = None, axes: Axes | None = None) -> Ensemble:
+    """An `Ensemble` from an array whose axes are named, in any order.
+
+    `axes` says what each axis of `values` is, e.g. ("member", "case", "target") for the sample-first layout of PyMC, sbi
+    and torch. Without it the layout is (case, member, target), and a shape that contradicts `y` (N, D), or fits it in two
+    ways, is refused. xarray dimensions called case, member and target are recognised; others are named by `axes`, as a
+    mapping {"time": "case", "number": "member", "station": "target"} or as a tuple of the dimensions in the order (case,
+    member, target), or by y, if they are called as there.
+
+    >>> as_ensemble(torch.zeros(100, 8, 3), axes=("member", "case", "target")).members.shape
+    torch.Size([8, 100, 3])
+    """
+    if isinstance(values, Ensemble):
+        return values
+    if is_forecast(values):
+        raise TypeError(
+            f"a {type(values).__name__} is a forecast already; pass it as it is, or draw from it with "
+            "prerank.forecasts.equally_weighted_draws(forecast, n_draws)"
+        )
+    found = (Cases.unobserved(values, axes) if y is None else Cases.of(y, values, axes)).law
+    assert isinstance(found, Ensemble)
+    return found
+
+
+def target_names(labels: Labels, n_targets: int) -> tuple[str, ...]:
+    """What targets are called by their labels; y1, y2, ... where they have none."""
+    if labels.targets is None:
+        return tuple(f"y{d + 1}" for d in range(n_targets))
+    names = tuple(_name(label) for label in labels.targets)
+    if not all(name.strip() for name in names):
+        place = next(place for place, name in enumerate(names) if not name.strip())
+        raise ValueError(f"target {place + 1} of {len(names)} has an empty name; give every target a name of its own")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"target {twice!r} occurs more than once; give every target a name of its own")
+    return names
+
+
+def _name(label: Any) -> str:
+    if isinstance(label, tuple):
+        return ", ".join(_name(part) for part in label)
+    return str(label).removesuffix(" 00:00:00") if hasattr(label, "isoformat") else str(label)
+
+
+def refuse_infinite(values: Tensor, said: str) -> None:
+    """Refuse infinite values; NaN is passed over."""
+    # the extremes first: a mask of a large array would copy it, and NaN is an extreme too
+    if not bool(torch.stack(values.aminmax()).isfinite().all()) and bool(values.isinf().any()):
+        verb = "has" if said == "y" else "have"
+        raise ValueError(f"{said} {verb} {int(values.isinf().sum())} infinite values; NaN marks a missing one")
+
+
+def _in_order_of(wanted: Labels, ensemble: Ensemble, own: Labels) -> tuple[Ensemble, Tensor | None]:
+    """An ensemble with cases and targets where labels want them, and where each case was."""
+    cases = positions(own.cases, wanted.cases, "the forecast")
+    targets = positions(own.targets, wanted.targets, "the forecast", "target")
+    order = None if cases is None else torch.as_tensor(cases, device=ensemble.members.device)
+    if order is not None:
+        ensemble = ensemble.select(order)
+    if targets is not None:
+        ensemble = Ensemble(ensemble.members[..., torch.as_tensor(targets, device=ensemble.members.device)])
+    return ensemble, order
+
+
+def _coordinates(value: Any, order: Tensor | None) -> dict[str, Any]:
+    """Coordinates of an xarray object that have one value per case, and where in them each case stands."""
+    if not is_xarray(value) or len(value.dims) < 2:
+        return {}
+    return {str(name): (item, order) for name, item in value.coords.items() if item.dims == (value.dims[0],)}
+
+
+def _selected(forecast: Forecast, cases: Tensor) -> Forecast:
+    if isinstance(forecast, Ensemble):
+        return forecast.select(cases)
+    if not can_be_cut(forecast):
+        raise ValueError(
+            f"cases with a missing observation cannot be cut out of {described(forecast)}; drop them from y and the "
+            "forecast before, or pass draws as an Ensemble"
+        )
+    return select_cases(forecast, cases)
+
+
+def _n_cases(forecast: Forecast | LazyMembers) -> int:
+    if isinstance(forecast, Distribution):
+        return forecast.batch_shape[-1] if forecast.batch_shape else 0
+    return forecast.shape[0] if isinstance(forecast, LazyMembers) else forecast.n_cases
+
+
+def _n_targets(forecast: Forecast | LazyMembers) -> int:
+    if isinstance(forecast, Distribution):
+        return forecast.event_shape[-1] if forecast.event_shape else 0
+    return forecast.shape[2] if isinstance(forecast, LazyMembers) else forecast.n_targets
+
+
+def _device(cases: Cases) -> torch.device:
+    return cases.index.kept.device if cases.y is None else cases.y.device
