@@ -102,7 +102,7 @@ def test_chunks_change_nothing(monkeypatch):
 
 def test_targets_of_unlike_size_are_ranked_in_units():
     law, unit = tilted(20), torch.tensor([4.0, 0.5], dtype=torch.float64)
-    divided = law.divided(torch.ones(2)).divided(unit)
+    divided = law.in_units(torch.ones(2)).in_units(unit)
     assert isinstance(divided, InUnits)
     drawn, view = law.draws_and_view(20, 0, torch.arange(20))
     scaled, seen = divided.draws_and_view(20, 0, torch.arange(20))

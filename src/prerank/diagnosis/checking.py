@@ -14,8 +14,8 @@ from prerank.calibration.checks import require_exponent, require_whole
 from prerank.calibration.confidence import FEWEST_BLOCKS
 from prerank.calibration.testing import MOST_GROUPS
 from prerank.diagnosis.data_warnings import about_data
-from prerank.diagnosis.execution import Asked, Source, prepared, source_of
-from prerank.diagnosis.groups import GroupedCheck, grouped
+from prerank.diagnosis.execution import Asked, Source, prepare, source_of
+from prerank.diagnosis.groups import GroupedCheck, crossed_labels, grouped
 from prerank.diagnosis.reproduce import call_of
 from prerank.diagnosis.result import Check, tables
 from prerank.diagnosis.sentences import failures_in_words, voices_of
@@ -112,8 +112,9 @@ def check(
     see `projected_pit`.
 
     `by` (N,) labels groups of cases, such as places or seasons: each is tested by itself, p-values are adjusted for the
-    groups too, and the result is a `GroupedCheck`. Everything before the tests, such as units, is that of all cases. What
-    comes one per case may also be named: a coordinate of xarray objects, or a level of a pandas index.
+    groups too, and the result is a `GroupedCheck`. A DataFrame, or a list of label arrays, crosses several labels.
+    Everything before the tests, such as units, is that of all cases. What comes one per case may also be named: a
+    coordinate of xarray objects, or a level of a pandas index.
 
     A forecast that is an xarray array of Dask chunks is read a chunk of cases at a time, twice; if a `distributed.Client` is
     active its workers do the ranking. The result is that of the same numbers in memory.
@@ -132,6 +133,7 @@ def check(
     'under-dispersed'
     """
     call = call_of(check, locals())
+    by, factors = crossed_labels(by)
     if scale not in ("auto", "pooled", "none"):
         raise ValueError(f'scale={scale!r}: say "auto", "pooled" or "none"')
     exponent, seed = require_exponent(exponent), require_whole(seed, "seed", at_least=None)
@@ -140,7 +142,7 @@ def check(
     cases = Cases.of(y, forecast, axes, joint=joint, lazy=True)
     if observation_weights is not None and isinstance(cases.forecast, LazyMembers):
         raise ValueError("observation_weights go with member weights, which a forecast of Dask chunks has not")
-    cases = prepared(cases, asked).along(
+    cases = prepare(cases, asked).along(
         case_ids=case_ids,
         case_weights=case_weights,
         observation_weights=observation_weights,
@@ -162,7 +164,7 @@ def check(
             checks[name] = check_of(source, asked, (cases.groups == number).nonzero()[:, 0], [], len(names))
         except ValueError as error:
             raise ValueError(f"group {label_text(name)}: {error}") from None
-    return grouped(checks, notes)
+    return grouped(checks, notes, factors)
 
 
 def check_of(source: Source, asked: Asked, rows: Tensor | None, notes: list[str], n_groups: int = 1) -> Check:

@@ -47,7 +47,7 @@ class PerCase(NamedTuple):
         return PerCase(self.places[cases], self.ids[cases], blocks, weights)
 
 
-def ranked(
+def rank_in_chunks(
     members: LazyMembers,
     y: Tensor,
     ranking: Ranking,

@@ -15,7 +15,7 @@ from prerank.calibration import LEVEL, PCETest, ProjectedPIT
 from prerank.calibration.checks import require_whole
 from prerank.calibration.power import NEARLY_BLIND
 from prerank.diagnosis.checking import check_of
-from prerank.diagnosis.execution import Asked, MemorySource, prepared
+from prerank.diagnosis.execution import Asked, MemorySource, prepare
 from prerank.diagnosis.result import Check
 from prerank.inputs import Cases
 from prerank.inputs.lazy_members import is_lazy
@@ -132,7 +132,7 @@ def recommend(
     most, seed = require_whole(most, "most"), require_whole(seed, "seed", at_least=None)
     n_draws, n_replicates = require_whole(n_draws, "n_draws"), require_whole(n_replicates, "n_replicates")
     asked = _Candidates(preranks, scale, n_draws, n_replicates, 1.0, seed)
-    cases = prepared(Cases.of(y, forecast, axes, joint=joint), asked).along(case_ids=case_ids, blocks=blocks)
+    cases = prepare(Cases.of(y, forecast, axes, joint=joint), asked).along(case_ids=case_ids, blocks=blocks)
     source, labels = MemorySource(cases, asked), cases.blocks
     first, second = _halves(len(cases.observed()), labels)
     own = None if labels is None else torch.unique(labels[first], return_inverse=True)[1]

@@ -36,7 +36,7 @@ _APART = {
     "no clear shape": "how far {them} lie apart is miscalibrated" + _UNCLEAR,
 }
 
-_FORECAST = " forecast too "
+_TOO = re.compile(r"(?P<head>.*) forecast (?P<words>too \w+(?: and too \w+)*)(?P<tail>[^:]*)")
 
 SENTENCES: dict[str, dict[str, str]] = {
     "Marginal": OF_ONE_NUMBER
@@ -162,9 +162,10 @@ def _sentence(prerank: str, reading: str, projections: "pd.DataFrame", voice: Vo
         fields["such"] = "them" if len(places) > 1 else fields["each"]
         first, *more = [voice.words[word] for word in chosen]
         # what follows a sentence about the targets speaks of them, unless it can be said of the same subject in one go
-        more = [text if text.partition(_FORECAST)[0] == first.partition(_FORECAST)[0] else _them(text) for text in more]
-        clauses.append(_joined([_filled(text, fields) for text in (first, *more)], ", and "))
-    text = _joined(clauses, "; ")
+        same = first.partition(" forecast too ")[0]
+        more = [text if text.partition(" forecast too ")[0] == same else _them(text) for text in more]
+        clauses.append(_of_one([_filled(text, fields) for text in (first, *more)]))
+    text = _of_several(clauses)
     named = {name.split()[0] for name in (prerank, *names, *voice.targets.names) if name.split()}
     first = text.split()[0].rstrip(",;:")
     return (text if first in named else text[:1].upper() + text[1:]) + ("" if text.endswith((".", "!", "?")) else ".")
@@ -173,7 +174,15 @@ def _sentence(prerank: str, reading: str, projections: "pd.DataFrame", voice: Vo
 def _them(text: str) -> str:
     if text.startswith("{targets} are"):
         return "they" + text.removeprefix("{targets}").replace("{targets}", "them")
-    return text.replace("the mean of {targets}", "it").replace("{targets}", "them").replace("{each}", "{such}")
+    for words, instead in (
+        ("the mean of {targets}", "it"),
+        ("{targets} lie", "they lie"),
+        ("{targets} are", "they are"),
+        ("{targets}", "them"),
+        ("{each}", "{such}"),
+    ):
+        text = text.replace(words, instead)
+    return text
 
 
 def _verb(places: Sequence[int]) -> str:
@@ -197,21 +206,37 @@ def _filled(text: str, fields: Mapping[str, str]) -> str:
     return re.sub(r"{(\w+)}", lambda found: fields.get(found[1], found[0]), text)
 
 
-def _joined(sentences: Sequence[str], between: str) -> str:
-    """Several sentences as one; what they say of the same subject is said of it once.
+def _of_one(sentences: Sequence[str]) -> str:
+    """Several sentences about the same number as one.
 
-    >>> _joined(["Oslo is forecast too low", "Oslo is forecast too widely", "Bergen is forecast too high"], "; ")
-    'Oslo is forecast too low and too widely; Bergen is forecast too high'
+    >>> _of_one(["Oslo is forecast too low by night", "Oslo is forecast too widely by night", "high values are missed"])
+    'Oslo is forecast too low and too widely by night, and high values are missed'
     """
     said = [sentences[0]]
     for sentence in sentences[1:]:
-        before, _, _ = said[-1].partition(_FORECAST)
-        head, mark, rest = sentence.partition(_FORECAST)
-        if mark and head == before and ":" not in said[-1]:
-            said[-1] += f" and too {rest}"
+        before, after = _TOO.fullmatch(said[-1]), _TOO.fullmatch(sentence)
+        if before and after and (before["head"], before["tail"]) == (after["head"], after["tail"]):
+            said[-1] = f"{before['head']} forecast {before['words']} and {after['words']}{before['tail']}"
         else:
             said.append(sentence)
-    return between.join(said)
+    return ", and ".join(said)
+
+
+def _of_several(clauses: Sequence[str]) -> str:
+    """Clauses about several numbers as one sentence; a subject that they share is named once.
+
+    >>> _of_several(["Oslo is forecast too low along 1", "Oslo is forecast too widely along 2", "Voss is forecast too high"])
+    'Oslo is forecast too low along 1, too widely along 2; Voss is forecast too high'
+    """
+    said, head = [clauses[0]], clauses[0].partition(" forecast too ")[0]
+    for clause in clauses[1:]:
+        own, mark, rest = clause.partition(" forecast too ")
+        if mark and own == head and ", and " not in said[-1]:
+            said[-1] += f", too {rest}"
+        else:
+            said.append(clause)
+            head = own
+    return "; ".join(said)
 
 
 def of_groups(found: Iterable[tuple[str, Mapping[str, str]]], n_groups: int, most: int = 8) -> list[str]:
@@ -219,10 +244,13 @@ def of_groups(found: Iterable[tuple[str, Mapping[str, str]]], n_groups: int, mos
     groups: dict[str, list[str]] = {}
     for name, said in found:
         for sentence in said.values():
-            groups.setdefault(sentence, []).append(name)
+            main = sentence.partition(", and ")[0].removesuffix(
+                "."
+            )  # a tail beside it is told by the group's own check
+            groups.setdefault(main, []).append(name)
     order = sorted(groups, key=lambda sentence: -len(groups[sentence]))
-    lines = [f"{sentence.removesuffix('.')}: {_where(groups[sentence], n_groups)}." for sentence in order[:most]]
-    return [*lines, f"And {len(order) - most} others in single groups, see the table."] if len(order) > most else lines
+    lines = [f"{sentence}: {_where(groups[sentence], n_groups)}." for sentence in order[:most]]
+    return [*lines, f"And {len(order) - most} other failures, see the groups."] if len(order) > most else lines
 
 
 def _where(names: Sequence[str], n_groups: int) -> str:

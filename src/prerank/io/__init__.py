@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from prerank.io.errors import DataError, DownloadError, IntegrityError, StorageError
     from prerank.io.hub import Quantiles, read_hub, read_hub_quantiles
     from prerank.io.long_form import Matched, from_long
+    from prerank.io.quantile_tables import read_quantiles
     from prerank.io.read import Naming, read_forecasts
     from prerank.io.write import write_forecasts
 
@@ -23,6 +24,7 @@ _HOMES = {
     "read_forecasts": "read",
     "read_hub": "hub",
     "read_hub_quantiles": "hub",
+    "read_quantiles": "quantile_tables",
     "write_forecasts": "write",
 }
 __all__ = list(_HOMES)

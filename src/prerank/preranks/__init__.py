@@ -2,10 +2,11 @@
 
 from prerank.preranks.custom import Custom
 from prerank.preranks.directions import principal_directions
-from prerank.preranks.distances import EnergyScore, Mahalanobis, ReferenceDistance
+from prerank.preranks.distances import EnergyScore, Mahalanobis
 from prerank.preranks.extremes import Exceedance, Maximum, Minimum, Range
 from prerank.preranks.pooled_ranks import AverageRank, BandDepth
 from prerank.preranks.projection import LinearProjection, PointwiseProjection, Projection
+from prerank.preranks.reference_distance import ReferenceDistance
 from prerank.preranks.sliced import Sliced
 from prerank.preranks.spanning_tree import SpanningTree
 from prerank.preranks.table1 import (

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from prerank.preranks.distances import EnergyScore, Mahalanobis, ReferenceDistance
+from prerank.preranks.distances import EnergyScore, Mahalanobis
 from prerank.preranks.extremes import Exceedance, Maximum, Minimum, Range
 from prerank.preranks.pooled_ranks import AverageRank, BandDepth
+from prerank.preranks.reference_distance import ReferenceDistance
 from prerank.preranks.sliced import Sliced
 from prerank.preranks.spanning_tree import SpanningTree
 from prerank.preranks.table1 import Dependency, PreRank, paper_preranks

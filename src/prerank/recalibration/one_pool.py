@@ -73,9 +73,9 @@ class InUnits(Distribution):
         """The same forecast for some of its cases."""
         return InUnits(self.law.select(cases), self.unit)
 
-    def divided(self, spread: Tensor) -> "InUnits":
+    def in_units(self, units: Tensor) -> "InUnits":
         """The same forecast with each target divided by another number (D,)."""
-        return InUnits(self.law, self.unit * spread.to(self.unit))
+        return InUnits(self.law, self.unit * units.to(self.unit))
 
     def ensemble(
         self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None

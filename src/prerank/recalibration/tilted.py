@@ -269,11 +269,11 @@ class Tilted(Distribution):
         """Points of a pool of which each half is worth two draws for every one that is ranked."""
         return max(2 * POOL_PER_DRAW * n_draws, self.pool_worth(2 * POOL_PER_DRAW * n_draws))
 
-    def divided(self, spread: Tensor) -> Distribution:
+    def in_units(self, units: Tensor) -> Distribution:
         """The same forecast with each target divided by a number (D,)."""
         from prerank.recalibration.one_pool import InUnits
 
-        return InUnits(self, spread)
+        return InUnits(self, units)
 
     def reference_draws(self, n_draws: int, stream: str) -> Ensemble:
         """Draws (N, M, D) for PITs to be learnt from: at even steps through the first half of the pool of the moments."""
