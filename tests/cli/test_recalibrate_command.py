@@ -88,7 +88,7 @@ def test_the_text_says_what_was_done_and_what_came_of_it(past, tmp_path):
     assert result.exit_code == 0, result.output
     for words in (
         "Fitted on 45 cases, 3 targets.",
-        "dressing: members shifted by",
+        "law of errors: Student's t",
         "Fitted on the first 45 cases (2024-01-01 to 2024-02-14), judged on the rest (2024-02-15 to 2024-03-30):",
         "PCE before",
         "Energy score",
@@ -225,6 +225,7 @@ def test_missing_values_are_left_out_and_counted(found, tmp_path):
         "2 of 90 cases dropped: the observation is missing",
         "1 cases dropped: fewer than 2 of their members are there",
         "2 of 522 members left out: they have missing values",
+        "1 case not observed yet: corrected, and not judged by",
     ]
     with np.load(tmp_path / "out.npz", allow_pickle=False) as arrays:
         assert np.isfinite(arrays["members"]).all()

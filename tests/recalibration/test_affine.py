@@ -281,8 +281,8 @@ def test_a_normal_becomes_a_mixture_and_another_distribution_a_moved_one():
 def test_the_summary_of_an_affine_step_has_its_numbers():
     assert FITTED.changed is True
     assert FITTED.summary() == (
-        "affine: targets shifted by +1, -2, spreads multiplied by 2, 0.5; gain 0.2500 ± 0.0625 nats per case, single "
-        "targets added up"
+        "affine: targets shifted by +1, -2, spreads multiplied by 2, 0.5; gain 0.2500 ± 0.0625 nats per case in the "
+        "log scores of single targets, added up"
     )
     assert "nothing was changed" in replace(FITTED, ridge=None).summary()
 

@@ -10,8 +10,8 @@ from scipy.stats import multivariate_t
 from torch.distributions import MultivariateNormal
 from torch.testing import assert_close
 
-from prerank import Ensemble, GaussianMixture, Recalibrator
-from prerank.recalibration import Affine, ErrorLaw, members_about_mean
+from prerank import Ensemble, GaussianMixture, Recalibrator, check
+from prerank.recalibration import Affine, ErrorLaw, Tilt, members_about_mean
 from prerank.recalibration.error_mean import Predictors, _Problem, robust_weights
 from prerank.recalibration.error_scale import fit_sizes, size_basis
 from prerank.recalibration.error_scatter import banded, log_density, patterns, t_scatters, with_own
@@ -31,7 +31,7 @@ def seasons(n_cases=200, n_members=6, n_targets=3, seed=0, bias=1.0, narrow=0.5)
     return Ensemble(members), torch.as_tensor(signal[:, 0] + noise[:, 0]), torch.as_tensor(factor @ factor.T)
 
 
-def fitted(forecast, y, step=ErrorLaw(), **arguments):  # noqa: B008 - a value
+def fitted(forecast, y, step=ErrorLaw(always=True), **arguments):  # noqa: B008 - a value
     return Recalibrator(steps=[step]).fit(forecast, y, **arguments)
 
 
@@ -101,14 +101,16 @@ def test_named_members_have_slopes_of_their_own():
     y = torch.as_tensor(truth)
     left = {}
     for named in (False, True):
-        law = fitted(Ensemble(members[:200]), y[:200], ErrorLaw(named_members=named)).transform(Ensemble(members[200:]))
+        law = fitted(Ensemble(members[:200]), y[:200], ErrorLaw(named_members=named, always=True)).transform(
+            Ensemble(members[200:])
+        )
         left[named] = float((law.mean - y[200:]).square().mean())
     assert left[True] < 0.2 * left[False]
 
 
 def test_named_members_are_as_many_as_before():
     forecast, y, _ = seasons(40)
-    step = fitted(forecast, y, ErrorLaw(named_members=True)).steps_[0]
+    step = fitted(forecast, y, ErrorLaw(named_members=True, always=True)).steps_[0]
     with pytest.raises(
         ValueError, match=r"the forecast has 5 members, and ErrorLaw\(named_members=True\) was fitted on 6"
     ):
@@ -141,7 +143,7 @@ def test_the_out_of_fold_law_is_that_of_fits_without_the_fold(held_out):
     rng = np.random.default_rng(4)
     y = torch.as_tensor(rng.normal(size=(60, 1)))
     held = held_out(y, 3)
-    step = ErrorLaw().fit(Ensemble(torch.zeros(60, 5, 1).double()), held)
+    step = ErrorLaw(always=True).fit(Ensemble(torch.zeros(60, 5, 1).double()), held)
     error = left = y / step.unit
     for _ in range(2):  # large errors are those that are left
         weights = robust_weights(left, torch.ones(60, dtype=torch.bool))
@@ -160,9 +162,9 @@ def test_the_tilt_that_follows_learns_from_laws_without_the_fold():
             seen.append((current, held_out))
             return Affine().fit(current, held_out)
 
-    fitted_steps = Recalibrator(steps=[ErrorLaw(), Look()]).fit(forecast, y).steps_
+    fitted_steps = Recalibrator(steps=[ErrorLaw(always=True), Look()]).fit(forecast, y).steps_
     current, held = seen[0]
-    assert_close(current.loc, ErrorLaw().fit(forecast, held).out_of_fold.loc)
+    assert_close(current.loc, ErrorLaw(always=True).fit(forecast, held).out_of_fold.loc)
     assert fitted_steps[0].out_of_fold is None
     assert float((current.loc - fitted_steps[0].transform(forecast).loc).abs().max()) > 0
 
@@ -170,7 +172,7 @@ def test_the_tilt_that_follows_learns_from_laws_without_the_fold():
 @pytest.mark.parametrize("n_targets", [1, 4, 40])
 def test_fewer_cases_than_targets_have_a_law(n_targets):
     forecast, y, _ = seasons(20, n_targets=n_targets)
-    law = fitted(forecast, y, ErrorLaw(ordered_targets=True)).transform(forecast)
+    law = fitted(forecast, y, ErrorLaw(ordered_targets=True, always=True)).transform(forecast)
     assert bool(law.log_prob(y).isfinite().all())
 
 
@@ -202,7 +204,7 @@ def test_single_precision_goes_in_and_comes_out():
 def test_a_saved_law_is_the_same(tmp_path):
     forecast, y, _ = seasons(50)
     feature = np.arange(50) % 3
-    for step in (ErrorLaw(), ErrorLaw(named_members=True)):
+    for step in (ErrorLaw(always=True), ErrorLaw(named_members=True, always=True)):
         recalibrator = fitted(forecast, y, step, features=feature)
         recalibrator.save(tmp_path / "law.safetensors")
         again = Recalibrator.load(tmp_path / "law.safetensors")
@@ -310,3 +312,74 @@ def test_members_about_the_mean_have_uniform_ranks_of_targets_and_too_little_sca
     assert abs(float((members - law.mean[:, None]).square().mean()) - wanted) < 4 * wanted * (2 / 48000) ** 0.5
     with pytest.raises(TypeError, match="members_about_mean takes a distribution"):
         members_about_mean(Ensemble(members), 5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_members_that_are_right_are_left_alone(seed):
+    """Of calibrated ensembles one in a hundred is changed: none of three, with 200 cases and 10 members."""
+    forecast, y, _ = seasons(200, 10, seed=seed, bias=0.0, narrow=1.0)
+    recalibrator = Recalibrator(seed=seed).fit(forecast, y)
+    assert not recalibrator.changed_
+    assert recalibrator.transform(forecast) is forecast
+    assert "nothing was changed" in recalibrator.summary()
+    always = fitted(forecast, y, ErrorLaw(always=True))
+    assert always.changed_
+    followed = Recalibrator(steps=[ErrorLaw(), Tilt()], seed=seed).fit(forecast, y)
+    assert len(followed.steps_) == 1  # members have no law to be tilted
+
+
+def test_members_that_are_but_biased_are_moved(tmp_path):
+    """Twenty members of the right law: what they know of the case is kept, and only a shift is taken away."""
+    forecast, y, _ = seasons(300, 20, bias=0.5, narrow=1.0)
+    recalibrator = Recalibrator().fit(forecast, y)
+    later, observed, _ = seasons(300, 20, seed=1, bias=0.5, narrow=1.0)
+    corrected = recalibrator.transform(later)
+    assert isinstance(corrected, Ensemble)
+    assert check(observed, corrected).calibrated
+    assert "members shifted by" in recalibrator.summary()
+    recalibrator.save(tmp_path / "moved.safetensors")
+    again = Recalibrator.load(tmp_path / "moved.safetensors").transform(later)
+    assert torch.equal(again.members, corrected.members)
+
+
+def test_members_that_are_wrong_get_a_law_that_is_right():
+    """Members are too narrow, and their correlations are those of other targets."""
+    forecast, y, _ = seasons(300, 10)
+    later, observed, _ = seasons(200, 10, seed=1)
+    forecast, later = (
+        Ensemble(
+            torch.stack([each.members[..., 0], -each.members[..., 1] + 2 * y0[:, None, 1], each.members[..., 2]], -1)
+        )
+        for each, y0 in ((forecast, forecast.mean + 1), (later, later.mean + 1))
+    )
+    recalibrator = Recalibrator().fit(forecast, y)
+    assert recalibrator.steps_[0].p_value <= 0.05
+    assert recalibrator.steps_[0].gain > 0
+    assert check(observed, recalibrator.transform(later)).calibrated
+
+
+@pytest.mark.parametrize("kind", ["members", "errors"])
+def test_the_shape_of_members_or_of_past_errors_is_taken_where_it_is_no_t(kind):
+    """Two humps: on sides that the members know, or on sides that only past errors show."""
+    rng = np.random.default_rng(7)
+    often = rng.choice([0.15, 0.85], size=(400, 1, 1)) if kind == "members" else 0.5
+    side = np.sign(rng.uniform(size=(400, 21, 1)) - often)
+    noise = rng.normal(size=(400, 21, 2))
+    points = torch.as_tensor(2 * side + 0.3 * noise if kind == "members" else noise)
+    y = points[:, 0] + 0.5 if kind == "members" else torch.as_tensor(3 * side[:, 0] + 0.3 * noise[:, 0])
+    step = fitted(Ensemble(points[:, 1:]), y).steps_[0]
+    assert step.shape == kind
+    law = step.transform(Ensemble(points[:, 1:]))
+    plain = MultivariateNormal(y.mean(0), torch.as_tensor(np.cov(y.numpy().T)))
+    assert float(law.log_prob(y).mean() - plain.log_prob(y).mean()) > 0.3
+
+
+def test_the_shape_of_errors_is_saved(tmp_path):
+    rng = np.random.default_rng(8)
+    y = torch.as_tensor(3 * np.sign(rng.normal(size=(200, 1))) + 0.2 * rng.normal(size=(200, 2)))
+    members = torch.as_tensor(rng.normal(size=(200, 6, 2)))
+    recalibrator = fitted(Ensemble(members), y)
+    assert recalibrator.steps_[0].points.shape == (50, 2)
+    recalibrator.save(tmp_path / "law.safetensors")
+    again = Recalibrator.load(tmp_path / "law.safetensors").transform(Ensemble(members))
+    assert torch.equal(recalibrator.transform(Ensemble(members)).loc, again.loc)

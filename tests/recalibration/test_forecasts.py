@@ -132,7 +132,7 @@ def test_the_default_steps_follow_the_forecast(standard, observed):
     forecast = standard(100)
     y = observed(forecast, 1)
     names = [type(step).__name__ for step in Recalibrator(Marginal()).fit(forecast.ensemble(5), y).steps_]
-    assert names == ["FittedDressing", "FittedTilt"]
+    assert names == ["FittedErrorLaw"]
     assert [type(step).__name__ for step in Recalibrator(Marginal()).fit(forecast, y).steps_] == [
         "FittedAffine",
         "FittedTilt",
@@ -160,7 +160,7 @@ def refusals(forecast, y):
     return {
         "y has 1 infinite values": lambda: Recalibrator().fit(forecast, bad),
         "both must be the same": lambda: Recalibrator().fit(forecast, y[:30]),
-        "put Dressing\\(\\) before it": lambda: Recalibrator(steps=[Tilt()]).fit(members, y),
+        "put ErrorLaw\\(\\) before it": lambda: Recalibrator(steps=[Tilt()]).fit(members, y),
         "use Affine\\(\\) instead": lambda: Recalibrator(steps=[Dressing()]).fit(forecast, y),
         "is no step; pass values such as": lambda: Recalibrator(steps=[Tilt]).fit(forecast, y),
         "nothing would be learnt": lambda: Recalibrator(steps=[]).fit(forecast, y),
@@ -168,8 +168,8 @@ def refusals(forecast, y):
         "1 of 40 case_weights are negative": lambda: Recalibrator().fit(forecast, y, case_weights=[-1.0, *[1.0] * 39]),
         "4 blocks are too few for 5-fold": lambda: Recalibrator().fit(forecast, y, blocks=[0, 1, 2, 3] * 10),
         "9 cases are too few": lambda: Recalibrator().fit(forecast.select(slice(9)), y[:9]),
-        "needs at least 2 members": lambda: Recalibrator().fit(members[:, :1], y),
-        "agree in every case": lambda: Recalibrator().fit(members * torch.tensor([1.0, 0.0]), y),
+        "needs at least 2 members": lambda: Recalibrator(steps=[Dressing()]).fit(members[:, :1], y),
+        "agree in every case": lambda: Recalibrator(steps=[Affine()]).fit(members * torch.tensor([1.0, 0.0]), y),
         "was fitted on 2": lambda: (
             Recalibrator(steps=[Affine()]).fit(forecast, y).transform(Ensemble(members[..., :1]))
         ),

@@ -7,7 +7,7 @@ import torch
 
 from prerank import GaussianMixture, Marginal
 from prerank.recalibration import Tilted
-from prerank.recalibration.guard import _SHIFTS, Pools, Verdict
+from prerank.recalibration.guard import _SHIFTS, Pools, Verdict, log_score
 from prerank.recalibration.pit_coordinates import OldPITs
 from prerank.recalibration.tilted import even_steps, resampled
 
@@ -39,11 +39,22 @@ def test_hdr_pits_of_the_weighted_law_are_uniform_if_it_is_right():
         assert (abs(float(pits.mean()) - 0.5) < 4.5 / math.sqrt(12 * n_cases) + 1 / n_draws) == right
 
 
+def test_the_log_score_of_weights_is_that_of_the_law_they_make():
+    """Standard normal draws weighted by exp(s x): the observation's density rises by exp(s y - s^2 / 2)."""
+    x = torch.randn(50, 20_000, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    y = torch.linspace(-2, 2, 50).double()[:, None]
+    found = log_score(0.6 * torch.cat([y, x], 1) + 3.0)
+    error = (math.exp(0.36) - 1) ** 0.5 / 20_000**0.5
+    assert float((found - (0.6 * y[:, 0] - 0.18)).abs().max()) < 4.5 * error
+
+
 def test_each_reason_alone_refuses():
     good = {"effective_share": 0.5, "score": 1.0, "gain": -0.01, "gain_error": 0.01, "n_cases": 400}
     assert Verdict(**good, hdr_before=0.05, hdr_after=0.06).harmless(0.02, 2.0)
     assert not Verdict(**good, hdr_before=0.05, hdr_after=0.12).harmless(0.02, 2.0)
     assert not Verdict(**{**good, "gain": -0.03}).harmless(0.02, 2.0)
+    assert Verdict(**good, log_gain=-0.1, log_gain_error=0.06).harmless(0.02, 2.0)
+    assert not Verdict(**good, log_gain=-0.1, log_gain_error=0.04).harmless(0.02, 2.0)
     assert not Verdict(**{**good, "effective_share": 0.01}).harmless(0.02, 2.0)
 
 

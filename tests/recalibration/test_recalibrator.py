@@ -8,7 +8,7 @@ import torch
 from torch.distributions import Independent, Laplace
 
 from prerank import Custom, Ensemble, Location, Marginal, Recalibrator
-from prerank.recalibration import Affine, Dressing, Tilt
+from prerank.recalibration import Affine, ErrorLaw, Tilt
 from prerank.recalibration.affine import FittedAffine
 from prerank.recalibration.dressing import FittedDressing
 from prerank.recalibration.guard import Verdict
@@ -129,8 +129,8 @@ def test_where_nothing_was_changed_the_same_object_comes_back_and_the_summary_sa
 def test_the_default_steps_are_values_that_follow_the_forecast_and_the_features():
     members, law = Ensemble(MEMBERS), Independent(Laplace(Y, torch.ones(2)), 1)
     given = Tilt(degree=2, by_features=True)
-    assert _listed_steps(None, members, False) == [Dressing(), Tilt()]
-    assert _listed_steps(None, members, True) == [Dressing(), given, Tilt()]
+    assert _listed_steps(None, members, False) == [ErrorLaw()]
+    assert _listed_steps(None, members, True) == [ErrorLaw()]
     assert _listed_steps(None, law, False) == [Affine(), Tilt(), Tilt()]
     assert _listed_steps(None, law, True) == [Affine(), given, Tilt(), Tilt()]
     assert _listed_steps(Tilt(), law, False) == [Tilt()]

@@ -341,13 +341,14 @@ def test_a_fitted_tilt_makes_the_tilted_forecast_that_it_describes(mixed):
     assert (step.n_features, fitted().n_features) == (1, 0)
     given = step.transform(law, features)
     torch.testing.assert_close(given.theta, by_case(THETA[None], standardised(features, centre, spread)))
-    with pytest.raises(TypeError, match=r"the 5 members of an Ensemble cannot reach beyond themselves; put Dressing"):
+    with pytest.raises(TypeError, match=r"the 5 members of an Ensemble cannot reach beyond themselves; put ErrorLaw"):
         fitted().transform(Ensemble(torch.zeros(4, 5, 2)))
 
 
 def test_the_summary_of_a_tilt_has_its_numbers():
     assert fitted().summary() == (
-        "tilt: along marginal, location with ridge 0.1; gain 0.3000 ± 0.2000 nats per case; energy score 2 before, gain "
+        "tilt: along marginal, location with ridge 0.1; gain 0.3000 ± 0.2000 in the log probability of picking the "
+        "observation out of draws; log score better by 0 ± 0 nats per case; energy score 2 before, gain "
         "0.5 ± 0.12; effective size 25% of a pool"
     )
     one = fitted(centre=torch.zeros(1), spread=torch.ones(1))
@@ -357,7 +358,7 @@ def test_the_summary_of_a_tilt_has_its_numbers():
     )
     assert fitted(ridge=None, refused=True, verdict=Verdict(0.25, 2.0, -0.5, 0.125)).summary() == (
         "tilt: nothing was changed along marginal, location; a tilt fits, but would do harm (effective size 25.0% of a "
-        "pool, energy score worse by 0.5 ± 0.12)"
+        "pool, energy score worse by 0.5 ± 0.12, log score better by 0 ± 0 nats)"
     )
 
 

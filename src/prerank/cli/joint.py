@@ -145,7 +145,7 @@ def _cases(found: "Quantiles", block: str | None) -> "Read":
 
     rounds = [name for name in ("reference_date", "origin_date", "round_id") if name in found.columns.columns]
     chosen = None if block == NO_BLOCK else block or (rounds[0] if rounds else None)
-    return Read(Matched(found.y, found.values.transpose(0, 2, 1), found.columns), chosen)
+    return Read.of(Matched(found.y, found.values.transpose(0, 2, 1), found.columns), chosen)
 
 
 class _Task(NamedTuple):

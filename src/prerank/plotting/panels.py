@@ -74,6 +74,18 @@ class GroupHeat(NamedTuple):
         return np.lexsort((np.arange(len(self.groups)), -largest, self.adjusted_p_value))
 
 
+class PlaneHistogram(NamedTuple):
+    """Cases in each cell of the plane of two ranks, observed and expected, (bins, bins); the first rank is the first axis.
+
+    `failed`: further from what is expected than chance allows all cells together at 5 %.
+    """
+
+    names: tuple[str, str]
+    observed: np.ndarray
+    expected: np.ndarray
+    failed: np.ndarray
+
+
 class CrossedHeat(NamedTuple):
     """Groups that two labels make: the largest PCE over expected of each (rows, columns), NaN where there is no such group.
 

@@ -240,5 +240,5 @@ class FittedAffine:
         scales = ", ".join(f"{value:.3g}" for value in self.scale.tolist())
         return (
             f"affine: targets shifted by {shifts}, spreads multiplied by {scales}; "
-            f"gain {self.gain:.4f} ± {self.gain_error:.4f} nats per case, single targets added up"
+            f"gain {self.gain:.4f} ± {self.gain_error:.4f} nats per case in the log scores of single targets, added up"
         )

@@ -1,7 +1,7 @@
 """The law of errors: Student's t about a corrected mean, its sizes and scatter learnt from past errors of an ensemble."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -11,17 +11,16 @@ from prerank._parameters import require_yes_or_no
 from prerank._wording import counted
 from prerank.arrays.conversion import described
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture
-from prerank.randomness import case_keys, normal
-from prerank.recalibration.error_mean import Mean, Predictors, regressions, robust_weights, within_reach
-from prerank.recalibration.error_scale import LEAST, Sizes, fit_sizes, size_basis, usual_spread
-from prerank.recalibration.error_scatter import OWN_SHARES, Scatter, fit_scatter, own_densities, with_own
-from prerank.recalibration.folds import Folds
+from prerank.recalibration.affine import moved
+from prerank.recalibration.error_evidence import evidence, moved_members
+from prerank.recalibration.error_fit import Cases, ErrorProblem
+from prerank.recalibration.error_mean import Predictors, regressions, robust_weights, within_reach
+from prerank.recalibration.error_scale import LEAST, Sizes, size_basis, usual_spread
+from prerank.recalibration.error_scatter import with_own
 from prerank.recalibration.scale_nodes import scale_nodes
 from prerank.recalibration.steps import NOT_SAVED, HeldOut
-from prerank.scores import energy_score
 
 _SHARES = (0.5, 0.0)  # of the way from a shift alone to the regression, beside all of it
-_DRAWS = 40  # whose energy scores decide it
 
 
 class _Members(NamedTuple):
@@ -59,7 +58,14 @@ class ErrorLaw:
     All errors that are learnt from are those of fits without the case's fold, so that the uncertainty of what was learnt
     widens the law. Features that `fit` is given enter mean and size. Members are exchangeable: with `named_members`
     each is a model of its own, with a column of its own in the regression, and the same members are expected in the same
-    places. Not for errors that are skew or have several modes, which no t has.
+    places.
+
+    Members whose only fault is a bias and a spread are moved and stretched instead, and keep what else they know: where
+    moved ones pass the tests of calibration by the pre-ranks, and the law's energy score is not clearly better.
+
+    In the place of a t the law may have the shape of the members, or of past errors, where that gains more than a standard
+    error of the log score: Gaussian kernels about their standardised deviations. And nothing is changed where
+    members pass the tests of calibration by the pre-ranks and the law's energy score is not clearly better.
 
     Parameters
     ----------
@@ -68,6 +74,8 @@ class ErrorLaw:
     ordered_targets : bool, optional
         Whether targets are in an order, such as hours or leads, so that neighbours belong together. By default as the labels
         of the observations say: numbers or times that rise.
+    always : bool, default False
+        Whether the law is taken even where the members are calibrated and score no worse.
 
     Examples
     --------
@@ -82,8 +90,10 @@ class ErrorLaw:
 
     named_members: bool = False
     ordered_targets: bool | None = None
+    always: bool = False
 
     def __post_init__(self) -> None:
+        require_yes_or_no(self.always, "always")
         require_yes_or_no(self.named_members, "named_members")
         if self.ordered_targets is not None:
             require_yes_or_no(self.ordered_targets, "ordered_targets")
@@ -104,7 +114,7 @@ class ErrorLaw:
             What was learnt, with the laws of the held-out cases by fits without their fold.
         """
         ensemble = _ensemble(forecast)
-        members, cases = _Members.of(ensemble), _Cases.of(held_out)
+        members, cases = _Members.of(ensemble), Cases.of(held_out)
         error = cases.y - members.mean
         used = cases.weights > 0
         unit = _unit(error, cases.weights)
@@ -119,7 +129,7 @@ class ErrorLaw:
         basis = size_basis(members.spread, usual, _of_features(predictors.values, given))
         deviations = members.standardised(usual)
         ordered = bool(held_out.ordered_targets if self.ordered_targets is None else self.ordered_targets)
-        problem = _Problem(error / unit, basis, deviations, robust, cases, ordered)
+        problem = ErrorProblem(error / unit, basis, deviations, robust, cases, ordered)
         chosen, share = problem.solved(best), 1.0
         if bool((best.coefficients != 0).any()):
             scores = {1.0: problem.score(chosen, unit, held_out.seed)}
@@ -128,10 +138,10 @@ class ErrorLaw:
                 scores[less] = problem.score(other, unit, held_out.seed)
                 if scores[less] < scores[share]:
                     chosen, share = other, less
-        own_share = problem.own_share(chosen, held_out)
-        scatter = with_own(chosen.scatter.without[cases.folds.fold], deviations, own_share)
-        location = members.mean + unit * chosen.mean.held_out
-        return FittedErrorLaw(
+        own_share, density = problem.own_share(chosen, held_out)
+        shape = problem.shape(chosen, density, held_out)
+        gaussian = shape.kind != "t" or math.isinf(chosen.scatter.freedom)
+        law = FittedErrorLaw(
             unit,
             predictors.centre,
             predictors.spread,
@@ -141,97 +151,27 @@ class ErrorLaw:
             usual,
             chosen.sizes.level,
             chosen.sizes.slopes,
-            chosen.scatter.whole,
-            None if math.isinf(chosen.scatter.freedom) else chosen.scatter.freedom,
+            shape.covariance,
+            None if gaussian else chosen.scatter.freedom,
             own_share,
             ensemble.n_members if self.named_members else None,
             0 if given is None else given.shape[1],
             chosen.scatter.pattern,
             chosen.scatter.share,
-            out_of_fold=_t_law(location, unit * chosen.log_size.exp(), scatter, chosen.scatter.freedom, ensemble),
+            shape.kind,
+            shape.share,
+            shape.points if shape.kind == "errors" else None,
         )
-
-
-class _Cases(NamedTuple):
-    y: Tensor
-    weights: Tensor
-    folds: Folds
-    n_blocks: int
-
-    @classmethod
-    def of(cls, held_out: HeldOut) -> "_Cases":
-        n_blocks = len(held_out.folds.block[held_out.weights > 0].unique())
-        return cls(held_out.y.double(), held_out.weights.double(), held_out.folds, n_blocks)
-
-
-class _Solution(NamedTuple):
-    """A mean, sizes of what it leaves, log sizes (N, D) by fits without the case's fold, and the scatter of both."""
-
-    mean: Mean
-    sizes: Sizes
-    log_size: Tensor
-    scatter: Scatter
-    standardised: Tensor
-
-
-class _Problem(NamedTuple):
-    """Errors (N, D) in their units, functions of sizes, standardised deviations of members, and weights for usual cases."""
-
-    errors: Tensor
-    basis: Tensor
-    deviations: Tensor
-    robust: Tensor
-    cases: _Cases
-    ordered: bool
-
-    def solved(self, mean: Mean) -> _Solution:
-        """Sizes and scatter of what is left by a mean, all from fits without the case's fold.
-
-        How sizes differ is learnt from all cases alike, or from usual ones above all, whichever is better for cases of
-        other folds; how large they are is left to the scatter, and every case.
-        """
-        solutions = [self._solved(mean, weights) for weights in (self.cases.weights, self.robust)]
-        return max(solutions, key=self._log_likelihood)
-
-    def _solved(self, mean: Mean, weights: Tensor) -> _Solution:
-        rest, cases = self.errors - mean.held_out, self.cases
-        sizes = fit_sizes(rest, self.basis, weights, cases.n_blocks)
-        log_size = torch.empty_like(rest)
-        for f, used in enumerate(cases.folds.without):
-            inside = cases.folds.fold == f
-            without = fit_sizes(rest, self.basis, weights * used, cases.n_blocks, sizes)
-            log_size[inside] = without.log_size(self.basis[inside])
-        z = rest * (-log_size).exp()
-        scatter = fit_scatter(z, cases.weights, cases.folds, self.ordered)
-        return _Solution(mean, sizes, log_size, scatter, z)
-
-    def _log_likelihood(self, solution: _Solution) -> float:
-        return solution.scatter.log_likelihood - float(self.cases.weights @ solution.log_size.sum(1))
-
-    def score(self, solution: _Solution, unit: Tensor, seed: int) -> float:
-        """The energy score of draws of every case's law without its fold, by the same noise for every solution."""
-        n_cases, n_targets = self.errors.shape
-        ids = torch.arange(n_cases, device=self.errors.device)
-        noise = normal(case_keys(seed, ids, "error law"), (_DRAWS, n_targets), torch.float64)
-        if not math.isinf(solution.scatter.freedom):
-            # a chi-square by its cube root (Wilson and Hilferty), from one more normal number
-            root = normal(case_keys(seed, ids, "error law", "sizes"), (_DRAWS, 1), torch.float64)
-            small = 2 / (9 * solution.scatter.freedom)
-            noise = noise / (1 - small + small**0.5 * root).clamp_min(0.05) ** 1.5
-        factor = torch.linalg.cholesky(solution.scatter.without)[self.cases.folds.fold]
-        drawn = solution.mean.held_out[:, None] + solution.log_size.exp()[:, None] * (noise @ factor.mT)
-        scores = energy_score(unit * self.errors, Ensemble(unit * drawn))
-        return float((self.cases.weights * scores).mean())
-
-    def own_share(self, solution: _Solution, held_out: HeldOut) -> float:
-        """The share of every case's own scatter that gains most, if that is more than a standard error."""
-        if self.errors.shape[1] < 2 or self.deviations.shape[1] < 2:
-            return 0.0
-        shares = (0.0, *OWN_SHARES)
-        values = own_densities(solution.standardised, solution.scatter, self.deviations, self.cases.folds.fold, shares)
-        place = int((values @ self.cases.weights).argmax())
-        gain, error = held_out.gain(values[place] - values[0])
-        return shares[place] if gain > error else 0.0
+        location, scale = members.mean + unit * chosen.mean.held_out, unit * chosen.log_size.exp()
+        fold = cases.folds.fold
+        points = shape.points_without[fold] if shape.kind == "errors" else None
+        out_of_fold = law.about(location, scale, deviations, ensemble, shape.without[fold], points)
+        if not self.always:
+            law = replace(law, **evidence(ensemble, out_of_fold, held_out)._asdict())
+        if not law.changed:
+            return law
+        moves = None if self.always else moved_members(ensemble, out_of_fold, held_out)
+        return replace(law, out_of_fold=out_of_fold) if moves is None else replace(law, moves=moves)
 
 
 def _ensemble(forecast: Forecast) -> Ensemble:
@@ -268,20 +208,6 @@ def _of_features(values: Tensor, given: Tensor | None) -> Tensor | None:
     return None if given is None else values[:, values.shape[1] - given.shape[1] :]
 
 
-def _t_law(location: Tensor, scale: Tensor, scatter: Tensor, freedom: float, like: Ensemble) -> GaussianMixture:
-    """The t of every case as a mixture of Gaussians of a few sizes, in the type of an ensemble's members."""
-    factor = scale[..., :, None] * torch.linalg.cholesky(scatter)
-    nodes = scale_nodes(freedom, location.shape[-1])
-    factors = torch.tensor(nodes.factors, dtype=torch.float64, device=location.device)
-    logits = torch.tensor(nodes.log_weights, dtype=torch.float64, device=location.device)
-    count, dtype = len(factors), like.members.dtype if like.members.is_floating_point() else torch.float64
-    return GaussianMixture(
-        logits.expand(len(location), -1).to(dtype),
-        location[:, None].expand(-1, count, -1).to(dtype),
-        (factors[:, None, None] * factor[:, None]).to(dtype),
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class FittedErrorLaw:
     """What an `ErrorLaw` has learnt: a mean, sizes and a scatter of errors.
@@ -289,8 +215,11 @@ class FittedErrorLaw:
     `unit` (D,) is the spread of the errors, in which all else is. `centre`, `spread`, `reach` (F,) standardise the
     predictors of the mean, with `shift` (D,) and `coefficients` (F, D). `usual` (D,) is the members' usual spread, and
     log sizes are `level` (D,) and `slopes` (G,) times functions of the spread. `scatter` (D, D), `freedom` (None: Gaussian)
-    and `own_share` are those of standardised errors. `out_of_fold` is the law of the cases that were learnt from, by fits
-    without their fold; it is not saved.
+    and `own_share` are those of standardised errors. With a `shape` other than "t", kernels carry all but a share
+    `shape_share` of the standard deviation, about the members or past errors, `points` (K, D). `changed` says
+    whether anything is, by the members' `p_value` and `score` and the law's `gain` over it; where a shift and scale of the
+    members will do, `moves` (2, D) has them. `out_of_fold` is the law of
+    the cases that were learnt from, by fits without their fold; it is not saved.
     """
 
     unit: Tensor
@@ -309,14 +238,23 @@ class FittedErrorLaw:
     n_features: int
     pattern: str
     pattern_share: float
+    shape: str = "t"
+    shape_share: float = 0.0
+    points: Tensor | None = None
+    p_value: float | None = None
+    score: float = 0.0
+    gain: float = 0.0
+    gain_error: float = 0.0
+    changed: bool = True
+    moves: Tensor | None = None
     out_of_fold: GaussianMixture | None = field(default=None, repr=False, metadata=NOT_SAVED)
 
-    @property
-    def changed(self) -> bool:
-        return True
-
-    def transform(self, forecast: Forecast, features: Tensor | None = None) -> GaussianMixture:
-        """The law of other cases; `features` (N, L) as they were given to `fit`."""
+    def transform(self, forecast: Forecast, features: Tensor | None = None) -> Forecast:
+        """The law of other cases; `features` (N, L) as they were given to `fit`. The forecast itself if it was right."""
+        if not self.changed:
+            return forecast
+        if self.moves is not None:
+            return moved(_ensemble(forecast), self.moves[0], self.moves[1], 0)
         ensemble = _ensemble(forecast)
         if self.n_members is not None and ensemble.n_members != self.n_members:
             raise ValueError(
@@ -330,20 +268,66 @@ class FittedErrorLaw:
         location = members.mean + self.unit * (self.shift + values @ self.coefficients)
         basis = size_basis(members.spread, self.usual, _of_features(values, features))
         scale = self.unit * Sizes(self.level, self.slopes).log_size(basis).exp()
-        scatter = with_own(self.scatter, members.standardised(self.usual), self.own_share)
-        freedom = math.inf if self.freedom is None else self.freedom
-        return _t_law(location, scale, scatter.expand(len(scale), -1, -1), freedom, ensemble)
+        deviations = members.standardised(self.usual)
+        return self.about(location, scale, deviations, ensemble, self.scatter.expand(len(scale), -1, -1), self.points)
+
+    def about(
+        self,
+        location: Tensor,
+        scale: Tensor,
+        deviations: Tensor,
+        like: Ensemble,
+        scatter: Tensor,
+        points: Tensor | None,
+    ) -> GaussianMixture:
+        """The law of cases with locations and scales (N, D), standardised deviations of members and scatters (N, D, D).
+
+        `points` (K, D), or (N, K, D), are past errors for a law of their shape. In the type of an ensemble's members.
+        """
+        if self.shape == "t":
+            own = with_own(scatter, deviations, self.own_share).expand(len(scale), -1, -1)
+            nodes = scale_nodes(math.inf if self.freedom is None else self.freedom, location.shape[-1])
+            logits, factors = (torch.tensor(part, dtype=torch.float64).to(location) for part in nodes)
+            loc = location[:, None].expand(-1, len(logits), -1)
+            tril = factors[:, None, None] * (scale[..., :, None] * torch.linalg.cholesky(own))[:, None]
+        else:
+            if self.shape == "members":
+                points = deviations * scatter.diagonal(dim1=-2, dim2=-1).sqrt()[:, None]
+            assert points is not None
+            loc = location[:, None] + self.shape_share * scale[:, None] * points
+            kernel = (1 - self.shape_share**2) ** 0.5 * scale[..., :, None] * torch.linalg.cholesky(scatter)
+            logits, tril = location.new_zeros(loc.shape[1]), kernel[:, None].expand(-1, loc.shape[1], -1, -1)
+        dtype = like.members.dtype if like.members.is_floating_point() else torch.float64
+        return GaussianMixture(logits.expand(loc.shape[:2]).to(dtype), loc.to(dtype), tril.to(dtype))
 
     def summary(self) -> str:
         """What was learnt, in words."""
+        scores = f"energy score {self.score:.4g} before, gain {self.gain:.3g} ± {self.gain_error:.2g}"
+        if not self.changed:
+            return (
+                "law of errors: nothing was changed; the members pass the tests of calibration, or a law would do no better "
+                f"(smallest adjusted p-value {self.p_value:.3f}; {scores})"
+            )
         shifts = ", ".join(f"{value:+.3g}" for value in (self.unit * self.shift).tolist())
-        sizes = ", ".join(f"{value:.3g}" for value in (self.unit * self.level.exp()).tolist())
+        sizes = ", ".join(
+            f"{value:.3g}" for value in (self.unit * self.level.exp() * self.scatter.diagonal().sqrt()).tolist()
+        )
         depends = "and depends on the members" if bool((self.coefficients != 0).any()) else "in every case"
-        tails = "Gaussian" if self.freedom is None else f"Student's t with {self.freedom:g} degrees of freedom"
+        kind = "Gaussian" if self.freedom is None else f"Student's t with {self.freedom:g} degrees of freedom"
+        if self.shape != "t":
+            kind = f"the shape of {'the members' if self.shape == 'members' else 'past errors'}"
+        if self.moves is not None:
+            shifts, sizes = (", ".join(f"{value:.3g}" for value in row.tolist()) for row in self.moves)
+            return (
+                f"law of errors: members shifted by {shifts}, spreads multiplied by {sizes}; they pass the tests of "
+                f"calibration, and a law would score no better (before: smallest adjusted p-value {self.p_value:.3f}, "
+                f"energy score {self.score:.4g})"
+            )
         own = f", {self.own_share:.0%} of it the members' own" if self.own_share else ""
+        why = "" if self.p_value is None else f"; smallest adjusted p-value of the members {self.p_value:.3f}; {scores}"
         return (
-            f"law of errors: {tails}; mean error {shifts} {depends}; usual sizes {sizes}; scatter shrunk by "
-            f"{self.pattern_share:.0%} to {PATTERNS[self.pattern]}{own}"
+            f"law of errors: {kind}; mean error {shifts} {depends}; usual sizes {sizes}; scatter shrunk by "
+            f"{self.pattern_share:.0%} to {PATTERNS[self.pattern]}{own}{why}"
         )
 
 

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from prerank.recalibration.folds import Folds
 
-FREEDOMS = (3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0, math.inf)
+FREEDOMS = (2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0, math.inf)
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the pattern that a scatter is shrunk to
+FACTORS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1)  # of the scatter that was shrunk
 OWN_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 BANDS = (1, 2, 3)
 _PASSES = 100
@@ -39,12 +40,17 @@ def log_t(square: Tensor, log_det: Tensor, freedom: float, n_targets: int) -> Te
     return constant - log_det - 0.5 * (freedom + n_targets) * torch.log1p(square / freedom)
 
 
-def log_density(z: Tensor, scatter: Tensor, freedom: float) -> Tensor:
-    """Log densities (..., n) of points (n, D) under scatters (..., D, D)."""
+def distances(z: Tensor, scatter: Tensor) -> tuple[Tensor, Tensor]:
+    """Squared distances (..., n) of points (n, D) under scatters (..., D, D), and half the log determinants as often."""
     factor = torch.linalg.cholesky(scatter)
     white = torch.linalg.solve_triangular(factor, z.mT.expand(*factor.shape[:-2], *z.mT.shape), upper=False)
-    log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
-    return log_t(white.square().sum(-2), log_det, freedom, z.shape[-1])
+    square = white.square().sum(-2)
+    return square, factor.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True).expand_as(square)
+
+
+def log_density(z: Tensor, scatter: Tensor, freedom: float) -> Tensor:
+    """Log densities (..., n) of points (n, D) under scatters (..., D, D)."""
+    return log_t(*distances(z, scatter), freedom, z.shape[-1])
 
 
 def t_scatters(z: Tensor, weights: Tensor, freedom: float, start: Tensor | None = None) -> Tensor:
@@ -116,23 +122,27 @@ def banded(scatter: Tensor, width: int) -> Tensor:
 
 
 def fit_scatter(z: Tensor, weights: Tensor, folds: Folds, ordered: bool) -> Scatter:
-    """The scatter of standardised errors (N, D) whose freedom, pattern and shrinkage are best for cases of other folds."""
+    """The scatter of standardised errors (N, D) that is best for cases of other folds.
+
+    Freedom, pattern and shrinkage are chosen so, and a factor: what is shrunk to a pattern has a larger determinant.
+    """
     used = weights * torch.cat([torch.ones_like(folds.without[:1]), folds.without])
-    shares = torch.tensor(SHARES, dtype=z.dtype, device=z.device)
+    shares, factors = (torch.tensor(values, dtype=z.dtype, device=z.device) for values in (SHARES, FACTORS))
+    order = folds.fold.argsort(stable=True)
     best, most, scatters = None, -math.inf, None
     for freedom in reversed(FREEDOMS):
         scatters = t_scatters(z, used, freedom, scatters)
         for name, pattern in patterns(scatters, ordered):
-            values = torch.zeros_like(shares)
-            for f in range(folds.n_folds):
-                inside = folds.fold == f
-                mixed = scatters[f + 1] + shares[:, None, None] * (pattern[f + 1] - scatters[f + 1])
-                values += log_density(z[inside], mixed, freedom) @ weights[inside]
+            mixed = scatters + shares[:, None, None, None] * (pattern - scatters)
+            parts = [distances(z[folds.fold == f], mixed[:, f + 1]) for f in range(folds.n_folds)]
+            square, log_det = (torch.cat(column, 1) for column in zip(*parts, strict=True))
+            own = 0.5 * z.shape[1] * factors.log()[:, None, None]
+            values = log_t(square / factors[:, None, None], log_det + own, freedom, z.shape[1]) @ weights[order]
             place = int(values.argmax())
-            if float(values[place]) > most:
-                most, share = float(values[place]), float(shares[place])
-                mixed = scatters + share * (pattern - scatters)
-                best = Scatter(mixed[0], mixed[1:], freedom, name, share, most)
+            if float(values.flatten()[place]) > most:
+                factor, share = divmod(place, len(SHARES))
+                most, chosen = float(values.flatten()[place]), FACTORS[factor] * mixed[share]
+                best = Scatter(chosen[0], chosen[1:], freedom, name, SHARES[share], most)
     assert best is not None
     return best
 

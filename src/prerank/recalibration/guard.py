@@ -27,7 +27,7 @@ _POOL, _SHIFTS = 1000, 16  # draws of the forecast for each, and pairs of each d
 class Verdict(NamedTuple):
     """Mean effective share of a pool, the energy score before and its gain with standard error, and HDR's PCE.
 
-    The PCE is that of the corrected forecast's own density, before and after.
+    The PCE is that of the corrected forecast's own density, before and after. The gain in log score is in nats per case.
     """
 
     effective_share: float
@@ -37,12 +37,15 @@ class Verdict(NamedTuple):
     hdr_before: float = 0.0
     hdr_after: float = 0.0
     n_cases: int = 1
+    log_gain: float = 0.0
+    log_gain_error: float = 0.0
 
     def harmless(self, least_share: float, errors: float) -> bool:
-        """Draws are left, and neither the score nor the calibration of the density is worse beyond chance."""
+        """Draws are left, and neither a score nor the calibration of the density is worse beyond chance."""
         chance = 2 * 0.3133 / math.sqrt(self.n_cases)  # twice the PCE expected of a calibrated forecast
         calibrated = self.hdr_after <= 1.25 * self.hdr_before + chance
-        return calibrated and self.effective_share >= least_share and self.gain >= -errors * self.gain_error
+        scores = self.gain >= -errors * self.gain_error and self.log_gain >= -errors * self.log_gain_error
+        return calibrated and self.effective_share >= least_share and scores
 
 
 class Pools(NamedTuple):
@@ -136,7 +139,14 @@ class Guard:
         gain, error = mean_and_error(self.before - self.pools.score(exponent[:, 1:]), weights, block)
         left, score = (mean_and_error(values, weights, block)[0] for values in (effective, self.before))
         hdr = float(pce(self.pools.hdr(exponent)).mean())
-        return Verdict(left, score, gain, error, self.hdr_before, hdr, len(self.cases))
+        log_gain = mean_and_error(log_score(exponent) - log_score(self.pools.log_before), weights, block)
+        return Verdict(left, score, gain, error, self.hdr_before, hdr, len(self.cases), *log_gain)
+
+
+def log_score(log_weights: Tensor) -> Tensor:
+    """Log density (n,) of the observation over that of the forecast that was drawn from, the pool as normaliser."""
+    count = log_weights.shape[-1] - 1
+    return log_weights[:, 0] - torch.logsumexp(log_weights[:, 1:], -1) + math.log(count)
 
 
 def _log_density(law: Distribution, points: Tensor) -> Tensor:

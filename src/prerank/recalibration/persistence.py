@@ -13,6 +13,7 @@ from prerank._serialization import Format, decode, encode, refusing_forgery
 from prerank.recalibration.affine import REASONS, FittedAffine
 from prerank.recalibration.dressing import FittedDressing
 from prerank.recalibration.error_law import PATTERNS, FittedErrorLaw
+from prerank.recalibration.error_shape import SHAPES
 from prerank.recalibration.guard import Verdict
 from prerank.recalibration.steps import Fitted
 from prerank.recalibration.tilt import FittedTilt
@@ -186,6 +187,19 @@ def _check_error_law(step: FittedErrorLaw, about: About) -> None:
     require_number(step.own_share, "own_share", 0, 1)
     _require(step.pattern in PATTERNS, "pattern is none")
     require_number(step.pattern_share, "pattern_share", 0, 1)
+    _require(step.shape in SHAPES, "shape is none")
+    require_number(step.shape_share, "shape_share", 0, 1)
+    _require((step.shape == "errors") == (step.points is not None), "points go with the shape of past errors")
+    if step.points is not None:
+        _require_tensor(step.points, "points", (len(step.points), d))
+    if step.p_value is not None:
+        require_number(step.p_value, "p_value", 0, 1)
+    for name in ("score", "gain", "gain_error"):
+        require_number(getattr(step, name), name)
+    require_yes_or_no(step.changed, "changed")
+    if step.moves is not None:
+        _require_tensor(step.moves, "moves", (2, d))
+        _require(bool((step.moves[1] > 0).all()), "moves have a scale that is not positive")
 
 
 _CHECKS: dict[type, Any] = {

@@ -24,7 +24,6 @@ from prerank.preranks import PreRank
 from prerank.preranks.table1 import listed_preranks
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.atoms import in_words, tied_shares
-from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.error_law import ErrorLaw, FittedErrorLaw
 from prerank.recalibration.features import Features, raw_features
 from prerank.recalibration.folds import folds_of
@@ -45,15 +44,22 @@ class PITDensities(NamedTuple):
 class Recalibrator(BaseEstimator):
     """Learn on held-out cases how a forecast goes wrong, and correct other forecasts of the same kind.
 
-    `preranks` are what the tilt looks along, the paper's without it. `steps` are what is done, in this order: by default
-    `(Affine(), Tilt(), Tilt())`, the second tilt along PITs of what the first has made, for a bare `Ensemble`
-    `(Dressing(), Tilt())`, and with features a `Tilt(degree=2, by_features=True)` before the others. Every step but dressing
-    may find that nothing has to be changed, which is the usual answer for a calibrated forecast. Cross-validation has
-    `n_folds` folds; everything random depends on `seed`.
+    `preranks` are what the tilt looks along and what an ensemble is tested by, the paper's without it. `steps` are what is
+    done, in this order: by default `(Affine(), Tilt(), Tilt())`, the second tilt along PITs of what the first has made,
+    with features a `Tilt(degree=2, by_features=True)` before them, and for a bare `Ensemble` `(ErrorLaw(),)`, which takes
+    features itself. Every step but dressing may find that nothing has to be changed, which is the usual answer for a
+    calibrated forecast. Every step learns from forecasts by fits of the step before that have not seen the case, where it
+    has them.
+
+    Cross-validation has `n_folds` folds: runs where cases stand in an order, that of blocks which are numbers or times, of
+    labels of cases which are times, or of the members of an `Ensemble`; otherwise cases are dealt at random. `gap`
+    blocks on both sides of a run are not learnt from when it is left out, for cases that share valid times. Everything
+    random depends on `seed`. Fewer than two blocks (cases without them) for each fold are refused.
 
     Fit it on cases that the forecast itself was not fitted on, and judge the result on others again: `check(y, corrected)`.
 
-    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `n_features_`, `densities_`
+    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `target_names_` (or None),
+    `n_features_`, `notes_` (what was left out of the fit), `densities_`
     (densities of old PITs, for `prerank.plotting.recalibration.recalibration_figure`) and `tied_` (share of
     repeated observations by target).
 
@@ -99,7 +105,8 @@ class Recalibrator(BaseEstimator):
         `features` (N, L), a few numbers per case, are what the correction may depend on: for calibration given them, and not
         only on average. `case_weights` (N,) say how much a case counts, zero not at all; cases with the same label in
         `blocks` (N,) stay in one fold and count as one in standard errors. `axes` names the axes of an array of members that
-        is not (cases, members, targets), as for `check`.
+        is not (cases, members, targets), and `joint` the dimensions of targets of xarray objects, as for `check`; what is
+        missing, and what has labels, is treated as there, too.
         """
         cases = held_out_cases(forecast, y, axes, joint=joint).along(case_weights=case_weights)
         forecast, y, order = cases.law, cases.observed(), Order.of(cases)
@@ -125,6 +132,8 @@ class Recalibrator(BaseEstimator):
             for place, step in enumerate(steps):
                 if place and step == steps[place - 1] and not fitted[-1].changed:
                     continue  # what changed nothing changes nothing again
+                if isinstance(step, Tilt) and fitted and _left_members(fitted[-1]):
+                    break  # members that are right, or need but a move, have no law to be tilted
                 learnt = step.fit(current, held_out)
                 corrected = getattr(learnt, "out_of_fold", None)
                 if corrected is None:
@@ -244,6 +253,10 @@ class Recalibrator(BaseEstimator):
         return result
 
 
+def _left_members(step: Fitted) -> bool:
+    return isinstance(step, FittedErrorLaw) and (not step.changed or step.moves is not None)
+
+
 def _transformed(step: Fitted, forecast: Forecast, features: Tensor | None) -> Forecast:
     if isinstance(step, FittedTilt | FittedErrorLaw) and step.n_features:
         return step.transform(forecast, features)
@@ -252,9 +265,9 @@ def _transformed(step: Fitted, forecast: Forecast, features: Tensor | None) -> F
 
 def _listed_steps(steps: Any, forecast: Forecast, with_features: bool) -> list[Step]:
     if steps is None:
-        transport: Step = Dressing() if isinstance(forecast, Ensemble) else Affine()
-        again = [] if isinstance(forecast, Ensemble) else [Tilt()]
-        return [transport, *([Tilt(degree=2, by_features=True)] if with_features else []), Tilt(), *again]
+        if isinstance(forecast, Ensemble):
+            return [ErrorLaw()]
+        return [Affine(), *([Tilt(degree=2, by_features=True)] if with_features else []), Tilt(), Tilt()]
     listed = [steps] if hasattr(steps, "fit") or not isinstance(steps, Sequence) else list(steps)
     for step in listed:
         if isinstance(step, type) or not hasattr(step, "fit") or _learns_from_y(step):

@@ -34,11 +34,11 @@ class Tilt:
     coefficients maximise the ranking likelihood of the observation among `n_draws` draws, less a ridge that grows with j².
     The ridge is chosen from `ridges` by cross-validation, the strongest within one standard error of the best, and no change
     competes.
-    A fit is kept only if pools of draws keep an effective share of at least `least_effective_share`, if the energy score is
-    not worse by more than `errors` standard errors, and if the density's own calibration (HDR) is not clearly worse, all on
-    folds that the fit has not seen; otherwise a stronger ridge is tried, and no change in the end. The corrected forecast is
-    computed from `pool` draws of a case, or more where few of them count: as many as are worth 400, but at most ten times
-    `pool`.
+    A fit is kept only if pools of draws keep an effective share of at least `least_effective_share`, if the energy score
+    is and the log score are not worse by more than `errors` standard errors, and if the density's own calibration (HDR)
+    is not clearly worse, all on folds that the fit has not seen; otherwise a stronger ridge is tried, and no change in
+    the end. The corrected forecast is computed from `pool` draws of a case, or more where few of them count: as many as
+    are worth 400, but at most ten times `pool`.
 
     With `by_features=True` coefficients are linear in the features that `fit` is given, and zero on their average: what is
     learnt is how the error depends on them. A low `degree` will do; a tilt without features comes after it.
@@ -145,7 +145,7 @@ def _distribution(forecast: Forecast) -> Distribution:
     if isinstance(forecast, Ensemble):
         raise TypeError(
             f"Tilt() weights draws of a distribution, and the {forecast.n_members} members of an Ensemble cannot reach "
-            "beyond themselves; put Dressing() before it"
+            "beyond themselves; put ErrorLaw() before it"
         )
     law = normal_as_mixture(forecast)
     assert isinstance(law, Distribution)
@@ -216,11 +216,14 @@ class FittedTilt:
             if self.refused:
                 why = (
                     f"a tilt fits, but would do harm (effective size {self.verdict.effective_share:.1%} of a pool, energy "
-                    f"score worse by {-self.verdict.gain:.3g} ± {self.verdict.gain_error:.2g})"
+                    f"score worse by {-self.verdict.gain:.3g} ± {self.verdict.gain_error:.2g}, log score better by "
+                    f"{self.verdict.log_gain:.3g} ± {self.verdict.log_gain_error:.2g} nats)"
                 )
             return f"{tilt}: nothing was changed along {names}; {why}"
         share, score, gain, error, *_ = self.verdict
+        nats = f"{self.verdict.log_gain:.3g} ± {self.verdict.log_gain_error:.2g}"
         return (
-            f"{tilt}: along {names} with ridge {self.ridge:g}; gain {self.gain:.4f} ± {self.gain_error:.4f} nats per case; "
-            f"energy score {score:.4g} before, gain {gain:.3g} ± {error:.2g}; effective size {share:.0%} of a pool"
+            f"{tilt}: along {names} with ridge {self.ridge:g}; gain {self.gain:.4f} ± {self.gain_error:.4f} in the log "
+            f"probability of picking the observation out of draws; log score better by {nats} nats per case; energy score "
+            f"{score:.4g} before, gain {gain:.3g} ± {error:.2g}; effective size {share:.0%} of a pool"
         )
