@@ -13,6 +13,7 @@ from prerank import Contrast, GaussianMixture, Location, Marginal, Recalibrator,
 from prerank.calibration import reliability_band
 from prerank.forecasts import equally_weighted_draws
 from prerank.plotting.diagnosis import histogram_panel
+from prerank.plotting.heatmaps import heatmap
 from prerank.plotting.recalibration import recalibration_figure
 from prerank.plotting.style import BLUE, GREY, ORANGE, new_figure, quiet_style, save_figure
 from prerank_paper.benchmark.records import read_results
@@ -168,6 +169,22 @@ def bare_ensembles() -> None:
     _save(figure, "recalibration-bare-ensembles.png")
 
 
+def power_of_field_preranks() -> None:
+    """Which pre-rank sees which mistake: rejection rates in the scenarios of the paper's simulations, of 100 cases."""
+    table = pd.read_csv(HERE.parents[1] / "results" / "field" / "power.csv")
+    table = table[table["scenario"] != "well specified"]
+    with quiet_style():
+        figure = new_figure(8.2, 5.0)
+        for ax, (name, rows) in zip(figure.subplots(1, 2), table.groupby("simulation"), strict=True):
+            rates = rows.pivot_table(index="pre-rank", columns="scenario", values="rejected", sort=False)
+            text = [[f"{100 * rate:.0f}" for rate in line] for line in rates.to_numpy()]
+            heatmap(ax, rates.to_numpy(), list(rates.index), list(rates.columns), text, font_size=6.5)
+            ax.set_xticks(ax.get_xticks(), rates.columns, rotation=40, ha="right")
+            ax.tick_params(labelsize=7)
+            ax.set_title({"simulation-1": "10 targets in a row", "simulation-2": "5 x 5 grid"}[str(name)])
+    _save(figure, "field-power.png")
+
+
 def _save(figure: Figure, name: str) -> None:
     file = save_figure(figure, HERE / Path(name).stem, ("png",))[0]
     _compress(file)
@@ -181,6 +198,7 @@ def _compress(file: Path) -> None:
 
 
 if __name__ == "__main__":
+    power_of_field_preranks()
     right_margins_wrong_jointly()
     shapes()
     exact_versus_as_published()

@@ -188,7 +188,7 @@ def test_weights_at_their_edges(value, message):
     if value == 0.0:
         assert projected_pit(y, Ensemble(members, weights), Marginal(), observation_weights=own).exact
     else:
-        with pytest.raises(ValueError, match="observation_weights must be finite and non-negative"):
+        with pytest.raises(ValueError, match=r"1 of 24 observation_weights are negative, .* for case \(1, 2, 3\)"):
             projected_pit(y, Ensemble(members, weights), Marginal(), observation_weights=own)
 
 

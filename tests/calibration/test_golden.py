@@ -20,9 +20,9 @@ from prerank import (
     reliability_band,
 )
 from prerank.calibration import RandomisedRank, centred_levels, chi_square_test, inclusive_levels, ks_test
-from prerank.calibration._ranks import weight_below_and_at
 from prerank.preranks import DistributionView, principal_directions
 from prerank.preranks.point_density import joint_cdf
+from prerank.preranks.rank_counts import weight_below_and_at
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 STANDARD_ERRORS = 4

@@ -20,10 +20,24 @@ from prerank import (
 )
 from prerank.calibration import ClosedForm, SmoothRank, pce_kde, smooth_pit
 from prerank.calibration.smooth_rank import spread
-from prerank.preranks import DistributionView, SquaredDifference
+from prerank.preranks import (
+    DistributionView,
+    EnergyScore,
+    Mahalanobis,
+    Maximum,
+    Minimum,
+    Range,
+    ReferenceDistance,
+    Sliced,
+    SquaredDifference,
+    Variogram,
+)
 
 LINEAR = [Marginal(), Location(), PCA(), Contrast()]
-PRERANKS = [*LINEAR, Scale(), Dependency(), HDR(), Copula(n_reference=30), SquaredDifference()]
+PRERANKS = [
+    *(*LINEAR, Scale(), Dependency(), HDR(), Copula(n_reference=30), SquaredDifference(), Sliced()),
+    *(EnergyScore(30), Mahalanobis(n_reference=30), ReferenceDistance(), Variogram(), Maximum(), Minimum(), Range()),
+]
 HOW = SmoothRank(temperature=5.0)
 
 

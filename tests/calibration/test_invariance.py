@@ -23,9 +23,30 @@ from prerank import (
     projected_pit,
 )
 from prerank.calibration import EmpiricalRank
-from prerank.preranks import SquaredDifference
+from prerank.preranks import (
+    AverageRank,
+    BandDepth,
+    EnergyScore,
+    Exceedance,
+    Mahalanobis,
+    Maximum,
+    Minimum,
+    Range,
+    ReferenceDistance,
+    Sliced,
+    SpanningTree,
+    SquaredDifference,
+    Variogram,
+)
 
-PRERANKS = [Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula(), Contrast(), SquaredDifference()]
+FIELD = [
+    *(AverageRank(50), BandDepth(50), EnergyScore(50), SpanningTree(20), Mahalanobis(n_reference=50)),
+    *(ReferenceDistance(), Exceedance(0.3), Sliced(), Variogram(), Maximum(), Minimum(), Range()),
+]
+PRERANKS = [
+    *(Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula(), Contrast(), SquaredDifference()),
+    *FIELD,
+]
 
 
 MAPS = {
@@ -174,7 +195,7 @@ FORECASTS = {
 @pytest.mark.parametrize("kind", list(FORECASTS))
 def test_cases_by_themselves_have_the_pits_they_have_together(kind):
     forecast, y, ids = FORECASTS[kind](), normal(90, 4, seed=6), torch.arange(90) * 7 + 3
-    chosen = [*paper_preranks(4), Contrast()]
+    chosen = [*paper_preranks(4), Contrast(), *FIELD]
     whole = projected_pit(y, forecast, chosen, case_ids=ids, exchangeable=True, n_draws=20)
     some = torch.tensor([71, 3, 40, 8])
     part = projected_pit(y[some], forecast.select(some), chosen, case_ids=ids[some], exchangeable=True, n_draws=20)
@@ -192,7 +213,7 @@ def test_cases_by_themselves_have_the_pits_they_have_together(kind):
 @pytest.mark.parametrize("how", [None, EmpiricalRank()], ids=str)
 def test_chunks_change_nothing(monkeypatch, how):
     x = normal(90, 11, 4)
-    chosen = paper_preranks(4)
+    chosen = [*paper_preranks(4), *FIELD, ReferenceDistance(normal(90, 4, seed=5), name="from given points")]
 
     def run():
         return projected_pit(x[:, 0], Ensemble(x[:, 1:]), chosen, how, exchangeable=True)
@@ -218,10 +239,11 @@ def test_the_global_generator_is_left_as_it_was():
 
 def test_leading_axes_hold_several_models():
     members, y = normal(3, 30, 9, 4), normal(30, 4, seed=2)
-    together = projected_pit(y, Ensemble(members), paper_preranks(4), exchangeable=True)
-    assert together.values.shape == (3, 30, 13)
+    chosen = [*paper_preranks(4), *FIELD]
+    together = projected_pit(y, Ensemble(members), chosen, exchangeable=True)
+    assert together.values.shape == (3, 30, 13 + 16)
     for e in range(3):
-        one = projected_pit(y, Ensemble(members[e]), paper_preranks(4), exchangeable=True)
+        one = projected_pit(y, Ensemble(members[e]), chosen, exchangeable=True)
         for alone, among in zip(one.points.bounds(), together.points.bounds(), strict=True):
             assert torch.equal(alone, among[e])
         torch.testing.assert_close(one.tied, together.tied[e])

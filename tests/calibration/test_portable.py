@@ -29,7 +29,22 @@ from prerank import (
     projected_pit,
 )
 from prerank import _reproducible_math as elementwise
-from prerank.preranks import SquaredDifference, principal_directions
+from prerank.preranks import (
+    AverageRank,
+    BandDepth,
+    EnergyScore,
+    Exceedance,
+    Mahalanobis,
+    Maximum,
+    Minimum,
+    Range,
+    ReferenceDistance,
+    Sliced,
+    SpanningTree,
+    SquaredDifference,
+    Variogram,
+    principal_directions,
+)
 from prerank.preranks.exchangeable_points import canonical_order, canonical_points, reference_subset, spread_matrix
 from prerank.preranks.point_density import bandwidths, joint_cdf, log_kernel_density
 from prerank.preranks.rounding import rounded
@@ -39,6 +54,9 @@ PRODUCT = Custom(lambda y: y[..., :3] @ WEIGHTS.to(y)[: y.shape[-1]], name="a pr
 PRERANKS = [
     *(Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula(n_reference=50), Contrast()),
     SquaredDifference(),
+    *(AverageRank(50), BandDepth(50), EnergyScore(50), SpanningTree(20), Mahalanobis(n_reference=50), Sliced()),
+    *(ReferenceDistance(), ReferenceDistance(norm=1, name="absolute"), Exceedance(0.3), Maximum(), Minimum(), Range()),
+    *(Variogram(), Variogram(lags=1, exponent=0.5, name="roots of variogram")),
 ]
 DATA = {
     "continuous": lambda x: x,
@@ -106,7 +124,7 @@ def gaussian(n_cases, n_targets, dtype):
 
 
 def suits(prerank, n_targets):
-    return n_targets > 2 or not isinstance(prerank, Dependency)
+    return n_targets > 2 or not isinstance(prerank, Dependency | Variogram)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

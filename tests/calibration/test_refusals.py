@@ -102,14 +102,14 @@ def with_value(tensor, value):
             Ensemble(members(), torch.ones(4, 5)),
             torch.zeros(4, 3),
             {"observation_weights": torch.ones(3)},
-            r"shape \(3,\), one per case is \(4,\)",
+            r"shape \(3,\); one number per case is \(4,\)",
         ),
         (
             Location(),
             Ensemble(members(), torch.ones(4, 5)),
             torch.zeros(4, 3),
             {"observation_weights": -torch.ones(4)},
-            "observation_weights must be finite and non-negative",
+            "4 of 4 observation_weights are negative, NaN or infinite",
         ),
         (
             Location(),

@@ -17,7 +17,6 @@ from prerank.calibration import (
     projected_pit,
     reliability_curve,
 )
-from prerank.calibration._ranks import all_weights_below_and_at, weight_below_and_at
 from prerank.calibration.confidence import pce_intervals
 from prerank.calibration.null import in_quadrature
 from prerank.calibration.power import projection_power
@@ -26,6 +25,7 @@ from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.preranks import HDR, PCA, Contrast, Copula, Dependency, Location, Marginal, Scale
 from prerank.preranks.exchangeable_points import canonical_points, spread_matrix
 from prerank.preranks.point_density import bandwidths, joint_cdf, log_kernel_density
+from prerank.preranks.rank_counts import all_weights_below_and_at, weight_below_and_at
 from prerank.preranks.rounding import rounded
 
 LEAD = (2, 3)

@@ -17,6 +17,7 @@ from hub_files import build_hub
 from prerank.cli.fileoptions import PRERANKS
 from prerank.cli.main import app
 from prerank.preranks import paper_preranks
+from prerank.preranks.naming import WITH_VALUE, field_preranks
 
 RUN = "from prerank.cli import main; main()"
 N_CASES, N_MEMBERS = 40, 6
@@ -84,7 +85,9 @@ def test_the_examples_of_help_run(command, folder, monkeypatch):
 
 
 def test_the_names_that_are_completed_are_those_of_the_preranks():
-    assert set(PRERANKS) == {item.name for n_targets in (1, 2, 5) for item in paper_preranks(n_targets)}
+    plain = {item.name for n in (1, 2, 5) for item in (*paper_preranks(n), *field_preranks(n))}
+    with_value = {f"{name}=" for name in WITH_VALUE} - {"dependency=", "variogram="}  # these also go without
+    assert set(PRERANKS) == plain | with_value
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,7 @@ def test_missing_values_are_left_out_and_counted(found, tmp_path):
         "2 of 90 cases dropped: the observation is missing",
         "1 cases dropped: fewer than 2 of their members are there",
         "2 of 522 members left out: they have missing values",
+        "1 case not observed yet: corrected, and not judged by",
     ]
     with np.load(tmp_path / "out.npz", allow_pickle=False) as arrays:
         assert np.isfinite(arrays["members"]).all()

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from hub_files import build_hub
+from hub_files import build_hub, day_of, observed, put
 from prerank.cli.main import app
 
 FAST = ("--prerank", "location", "--replicates", "39")
@@ -42,6 +42,17 @@ def test_a_hub_is_corrected_into_a_hub(tmp_path: Path) -> None:
     assert sorted(path.name for path in (out / "model-output").iterdir()) == ["a-csv", "b-parquet"]
     several = invoke("recalibrate", hub, "--model", "*", "--out", tmp_path / "both")
     assert "a correction is learnt for one model, not for a-csv, b-parquet, c-gz together" in several.stderr
+
+
+def test_rounds_that_are_not_observed_yet_are_corrected_and_do_not_judge(tmp_path: Path) -> None:
+    hub, out = build_hub(tmp_path / "hub", n_rounds=24), tmp_path / "corrected"
+    put(observed(24), hub / "target-data" / "time-series.csv")  # two horizons of the last round, one of that before
+    told = document("recalibrate", hub, "--model", "a-csv", "--out", out)
+    assert told["after"]["cases"] == 33
+    assert told["written"]["cases"] == 33 + 6
+    assert "6 cases not observed yet: corrected, and not judged by" in told["notes"]
+    assert sorted(path.name[:10] for path in (out / "model-output" / "a-csv").iterdir())[-1] == day_of(23)
+    assert document("check", out)["cases"] == 33
 
 
 def test_a_wide_table_is_corrected_into_a_wide_table(tmp_path: Path) -> None:

@@ -19,10 +19,11 @@ from hindcast_files import (
     daily_truth,
     days_since,
     iri,
+    nmme,
     no_leap,
     saved,
 )
-from prerank.io import DataError, Naming, read_forecasts
+from prerank.io import DataError, Naming, read_forecasts, write_forecasts
 
 xr = pytest.importorskip("xarray")
 
@@ -33,6 +34,19 @@ def test_every_layout_is_joined_on_start_and_lead(layout: Callable[[], Built], t
     found = read_forecasts(*saved(tmp_path, dataset, truth))
     np.testing.assert_array_equal(found.members, MEMBERS)
     np.testing.assert_array_equal(found.y.to_numpy(), y)
+
+
+def test_a_zarr_store_is_joined_as_a_file_is(tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    dataset, truth, y = iri()
+    for one, name in ((dataset, "f.zarr"), (truth, "o.zarr")):
+        one.to_zarr(tmp_path / name, consolidated=False)
+    found = read_forecasts(tmp_path / "f.zarr", tmp_path / "o.zarr")
+    np.testing.assert_array_equal(found.members, MEMBERS)
+    np.testing.assert_array_equal(found.y.to_numpy(), y)
+    write_forecasts(tmp_path / "out.nc", found._replace(members=-MEMBERS), like=found.layout)
+    with xr.open_dataset(tmp_path / "out.nc") as written:
+        np.testing.assert_array_equal(written["RMM1"].values, -MEMBERS)
 
 
 def test_the_order_of_observations_does_not_matter(tmp_path: Path) -> None:
@@ -53,6 +67,18 @@ def test_places_are_targets_beside_leads_or_cases_beside_starts(tmp_path: Path) 
     leads = read_forecasts(*files, Naming(joint=("L",)))
     assert leads.y.index.names == ["S", "station"]
     np.testing.assert_array_equal(leads.y.to_numpy()[1::2], y + 1000)
+
+
+def test_several_models_share_their_observations(tmp_path: Path) -> None:
+    dataset, truth, y = nmme()
+    models = xr.DataArray([0.0, 10.0], dims="model", coords={"model": ["first", "second"]})
+    found = read_forecasts(*saved(tmp_path, dataset + models, truth), Naming(keep=("model",)))
+    assert found.members.shape == (2 * N_STARTS, N_MEMBERS, N_LEADS)
+    first = (found.columns["model"] == "first").to_numpy()
+    for which, shift in ((first, 0.0), (~first, 10.0)):
+        np.testing.assert_array_equal(found.members[which], MEMBERS + shift)
+        np.testing.assert_array_equal(found.y.to_numpy()[which], y)
+    assert "observations: the same for every model" in found.notes
 
 
 def test_what_lies_beyond_the_observations_is_missing_and_counted(tmp_path: Path) -> None:

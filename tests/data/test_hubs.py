@@ -69,6 +69,7 @@ def test_other_names_of_columns_and_no_configuration(hub: Path) -> None:
         )
     truth = observed().rename(columns={"target_end_date": "date", "location": "country", "observation": "value"})
     (hub / "target-data" / "time-series.csv").unlink()
+    truth = truth.rename(columns={"date": "seen_on"})  # the only column of days, whatever it is called
     put(truth.drop(columns="target"), hub / "target-data" / "truth.csv")
     found = read_hub(hub, model=["a-csv"], joint=["lead"])
     np.testing.assert_array_equal(found.members, members_of(0).reshape(-1, N_SAMPLES, 3))
@@ -141,6 +142,32 @@ def test_samples_without_a_link_across_horizons_are_refused(hub: Path) -> None:
         read_hub(hub, model=["a-csv"])
 
 
+def test_samples_that_are_linked_across_places_are_joint_across_them(hub: Path) -> None:
+    for r in range(len(ROUNDS)):
+        put(samples(members_of(0), r, "s{k}"), hub / "model-output" / "a-csv" / f"{ROUNDS[r]}-a-csv.csv")
+    found = read_hub(hub, model=["a-csv"], joint=["location"])
+    assert found.y.index.names == ["reference_date", "horizon"]
+    expected = members_of(0).transpose(0, 3, 2, 1).reshape(-1, N_SAMPLES, len(PLACES))
+    np.testing.assert_array_equal(found.members, expected)
+    both = read_hub(hub, model=["a-csv"], joint=["location", "horizon"])
+    assert both.members.shape == (len(ROUNDS), N_SAMPLES, len(PLACES) * len(HORIZONS))
+    assert list(both.y.columns[:2]) == ["01, 0", "01, 1"]
+
+
+def test_another_task_column_is_one_of_cases(hub: Path) -> None:
+    for path in sorted((hub / "model-output" / "a-csv").iterdir()):
+        frame = pd.read_csv(path, dtype=str).assign(model_id="a-csv")
+        old = frame.assign(age_group="65+", value=(frame["value"].astype(int) + 1000).astype(str))
+        pd.concat([frame.assign(age_group="0-64"), old]).to_csv(path, index=False)
+    table = observed()
+    ages = [table.assign(age_group="0-64"), table.assign(age_group="65+", observation=table["observation"] + 1000)]
+    put(pd.concat(ages), hub / "target-data" / "time-series.csv")
+    found = read_hub(hub, model=["a-csv"])
+    assert found.y.index.names == ["reference_date", "location", "age_group"]
+    np.testing.assert_array_equal(found.y.to_numpy()[1::2], expected_y() + 1000)
+    np.testing.assert_array_equal(found.members[1::2], members_of(0).reshape(-1, N_SAMPLES, 3) + 1000)
+
+
 def broken(hub: Path, change) -> None:  # type: ignore[no-untyped-def]
     path = hub / "model-output" / "a-csv" / f"{ROUNDS[1]}-a-csv.csv"
     put(change(pd.read_csv(path, dtype=str)), path)
@@ -189,6 +216,9 @@ def test_names_that_are_not_there_are_answered_by_those_that_are(hub: Path) -> N
     ):
         with pytest.raises(DataError, match=message):
             read_forecasts(hub, naming=naming)
+    for part in (hub / "model-output", hub / "model-output" / "a-csv"):
+        with pytest.raises(DataError, match=r"is part of a forecast hub; give the hub's folder, .*hub, and --model"):
+            read_forecasts(part)
     with pytest.raises(DataError, match="is a file of a forecast hub; give the hub's folder"):
         read_forecasts(hub / "model-output" / "a-csv" / f"{ROUNDS[0]}-a-csv.csv")
 

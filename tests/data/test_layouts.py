@@ -238,3 +238,16 @@ def test_published_files_are_written_as_they_are(kind: str, tmp_path: Path) -> N
     if kind == "hub":
         written = written._replace(members=np.round(written.members))
     assert_read_again(tmp_path / out, naming, written)
+    if out.endswith(".nc"):
+        xr = pytest.importorskip("xarray")
+        with (
+            xr.open_dataset(files[0], decode_times=False) as raw,
+            xr.open_dataset(tmp_path / out, decode_times=False) as new,
+        ):
+            (name,) = raw.data_vars
+            expected = raw.isel({found.y.index.name: slice(len(found.y) // 2, None)})
+            assert new[name].dims == raw[name].dims
+            assert new[name].attrs == raw[name].attrs
+            assert new[name].dtype == raw[name].dtype
+            assert new.attrs == raw.attrs
+            xr.testing.assert_identical(new[name].coords.to_dataset(), expected[name].coords.to_dataset())

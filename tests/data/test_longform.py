@@ -102,7 +102,7 @@ def test_a_table_without_what_is_needed_is_refused(forecasts, observations):
     with pytest.raises(DataError, match="the forecasts have no rows"):
         from_long(forecasts.iloc[:0], observations)
     with pytest.raises(
-        DataError, match="no column 'member', only 'case', 'target', 'value'; say which one is the member"
+        DataError, match="no column 'member', only 'case', 'target', 'value'; name the one of members with --member"
     ):
         from_long(forecasts.drop(columns="member"), observations)
     words = forecasts.astype({"value": object})

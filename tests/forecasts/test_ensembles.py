@@ -8,6 +8,7 @@ from torch.distributions import MultivariateNormal
 
 from prerank import Ensemble, GaussianMixture, as_ensemble, pce
 from prerank.arrays import as_observations, as_tensor
+from prerank.forecasts.ensemble import in_units
 
 
 def test_weighted_moments_are_those_of_repeated_members():
@@ -92,3 +93,25 @@ def test_the_effective_size_is_that_of_each_case_whatever_the_leading_axes():
     weights = torch.tensor([[[1.0, 1.0, 2.0], [1.0, 0.0, 0.0]], [[1.0, 1.0, 1.0], [0.0, 3.0, 3.0]]])
     forecast = Ensemble(torch.zeros(2, 2, 3, 1), weights)
     torch.testing.assert_close(forecast.effective_size, torch.tensor([[16 / 6, 1.0], [3.0, 2.0]]))
+
+
+def test_an_ensemble_has_the_sizes_and_draws_of_a_distribution():
+    ensemble = Ensemble(torch.arange(2 * 7 * 5 * 3.0).reshape(2, 7, 5, 3))
+    assert (ensemble.batch_shape, ensemble.event_shape) == ((2, 7), (3,))
+    assert ensemble.ensemble(50) is ensemble
+
+
+def test_other_units_are_those_of_the_reference_too():
+    units = torch.tensor([2.0, 4.0])
+    law = GaussianMixture(torch.zeros(3, 1), torch.ones(3, 1, 2), torch.eye(2).expand(3, 1, 2, 2))
+    found = Ensemble(torch.ones(3, 5, 2), torch.ones(3, 5), law).in_units(units)
+    assert torch.equal(found.members[0, 0], 1 / units)
+    assert torch.equal(found.reference.loc[0, 0], 1 / units)
+    assert torch.equal(found.reference.scale_tril[0, 0], torch.diag(1 / units))
+    plain = torch.distributions.MultivariateNormal(torch.ones(3, 2), torch.eye(2))
+    torch.testing.assert_close(in_units(plain, units).covariance_matrix[0], torch.diag(units**-2))
+    opaque = torch.distributions.Independent(torch.distributions.Laplace(torch.ones(3, 2), 1.0), 1)
+    points = torch.rand(3, 2)
+    torch.testing.assert_close(
+        in_units(opaque, units).log_prob(points), opaque.log_prob(units * points) + units.log().sum()
+    )

@@ -13,7 +13,7 @@ from torch.distributions import Independent, Normal
 from prerank.arrays import as_tensor
 from prerank.arrays.conversion import accepts_arrays, as_observations, described, is_forecast, is_foreign
 from prerank.arrays.fill_values import refuse_fill_values
-from prerank.arrays.labels import Labels, labels_of, oriented, positions
+from prerank.arrays.labels import Labels, labels_of, orient_dimensions, positions
 from prerank.arrays.precision import in_one_precision, precision_of
 from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.forecasts.sampling import require_vector_distribution
@@ -248,7 +248,7 @@ def test_labels_and_inputs_cannot_be_changed():
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(value, field, 1)
         assert len({value, dataclasses.replace(value)}) == 2
-    assert oriented(Y, VALUES, None)[2] is False
+    assert orient_dimensions(Y, VALUES, None)[2] is False
 
 
 # -- arrays

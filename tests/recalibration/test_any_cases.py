@@ -212,3 +212,18 @@ def test_axes_may_stand_in_any_order_everywhere():
     regions = HighestDensityRegions(20).fit(moved, Y, axes=axes)
     assert torch.equal(regions.scores_, HighestDensityRegions(20).fit(MEMBERS, Y).scores_)
     assert torch.equal(regions.region(moved, 0.5, axes=axes).threshold, regions.region(MEMBERS, 0.5).threshold)
+
+
+def test_dimensions_of_chunks_are_joint_and_name_groups_as_in_memory():
+    pytest.importorskip("dask")
+    values = rng.normal(size=(30, 2, 3, M + 1))
+    dims, days = ("time", "place", "lead", "number"), pd.date_range("2024-01-01", periods=30)
+    both = xr.DataArray(values, dims=dims, coords={"time": days, "place": ["a", "b"]})
+    both = both.assign_coords(half=("time", np.arange(30) // 15))
+    y, members = both.isel(number=0), both.isel(number=slice(1, None))
+    options = {"preranks": [Location()], "joint": "lead", "blocks": "time", "by": "half", "n_replicates": 19}
+    here, there = check(y, members, **options), check(y, members.chunk({"time": 7})[::-1], **options)
+    assert here.table["cases"].tolist() == [30, 30]
+    for name, result in here.checks.items():
+        assert result.n_blocks == 15
+        torch.testing.assert_close(there.checks[name].pit.values, result.pit.values)

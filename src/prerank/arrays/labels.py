@@ -45,7 +45,7 @@ def _is_pandas(value: object) -> bool:
     return hasattr(type(value), "iloc") and hasattr(value, "index")
 
 
-def oriented(
+def orient_dimensions(
     y: Any, forecast: Any, axes: Axes | None, joint: str | Sequence[str] | None = None
 ) -> tuple[Any, Any, bool]:
     """xarray objects with their dimensions in the order (case, target) and (case, member, target).

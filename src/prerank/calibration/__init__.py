@@ -2,6 +2,7 @@
 
 from prerank.calibration.adjustment import holm
 from prerank.calibration.confidence import PCEInterval, pce_interval
+from prerank.calibration.histogram_measures import HistogramMeasures, histogram_measures
 from prerank.calibration.histogram_shapes import describe_shape
 from prerank.calibration.null import Band, PCENull, corrected_pce, pce_null, reliability_band
 from prerank.calibration.pit import ClosedForm, EmpiricalRank, RandomisedRank, hidden_error, projected_pit
@@ -22,6 +23,7 @@ __all__ = [
     "Band",
     "ClosedForm",
     "EmpiricalRank",
+    "HistogramMeasures",
     "PCEInterval",
     "PCENull",
     "PCETest",
@@ -34,6 +36,7 @@ __all__ = [
     "corrected_pce",
     "describe_shape",
     "hidden_error",
+    "histogram_measures",
     "holm",
     "inclusive_levels",
     "ks_test",

@@ -8,7 +8,13 @@ from torch import Tensor
 
 from prerank._parameters import require_whole
 from prerank.forecasts import Ensemble, Forecast
-from prerank.inputs.checks import require_fitting, require_members, require_observations, require_parameters
+from prerank.inputs.checks import (
+    require_case_weights,
+    require_fitting,
+    require_members,
+    require_observations,
+    require_parameters,
+)
 
 __all__ = [
     "refuse_bad_input",
@@ -29,13 +35,7 @@ def refuse_bad_input(y: Tensor, forecast: Forecast, observation_weights: Tensor 
         return
     if not isinstance(forecast, Ensemble) or forecast.weights is None:
         raise ValueError("observation_weights go with member weights; give the Ensemble weights too")
-    if observation_weights.shape != forecast.weights.shape[:-1]:
-        raise ValueError(
-            f"observation_weights have shape {tuple(observation_weights.shape)}, one per case is "
-            f"{tuple(forecast.weights.shape[:-1])}"
-        )
-    if not (observation_weights.isfinite().all() and (observation_weights >= 0).all()):
-        raise ValueError("observation_weights must be finite and non-negative")
+    require_case_weights(observation_weights, "observation_weights", forecast.weights.shape[:-1], some=False)
 
 
 def require_exponent(exponent: Any) -> float:

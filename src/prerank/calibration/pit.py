@@ -24,6 +24,7 @@ from prerank.calibration.smooth_rank import SmoothRank
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, differentiable_draws, equally_weighted_draws
 from prerank.preranks.custom import call_only_ours
 from prerank.preranks.exchangeable_points import CanonicalPoints, canonical_points, reference_subset
+from prerank.preranks.selection import of_cases
 from prerank.preranks.table1 import PreRank, listed_preranks
 from prerank.preranks.view import DistributionView, PointsView, View
 from prerank.randomness import case_keys
@@ -108,7 +109,8 @@ def projected_pit(
             return _of_all_cases(listed, forecast, y, how, observation_weights, n_draws, seed, ids, exchangeable)
         own = None if observation_weights is None else observation_weights[..., cases]
         part = forecast.select(cases)  # type: ignore[union-attr]
-        return _of_all_cases(listed, part, y[..., cases, :], how, own, n_draws, seed, ids[cases], exchangeable)
+        preranks = of_cases(listed, cases)
+        return _of_all_cases(preranks, part, y[..., cases, :], how, own, n_draws, seed, ids[cases], exchangeable)
 
     slices = _slices(forecast, y, how, n_draws)
     if len(slices) == 1:
@@ -256,9 +258,9 @@ def _view(forecast: Forecast, points: CanonicalPoints | None, y: Tensor, seed: i
     known = forecast.reference if isinstance(forecast, Ensemble) else forecast
     if known is None:
         pooled = _pooled(y, forecast) if points is None else points.ordered  # type: ignore[arg-type]
-        return PointsView(Ensemble(pooled), smooth)
+        return PointsView(Ensemble(pooled), smooth, seed, ids)
     if isinstance(known, Ensemble):
-        return PointsView(known, smooth)
+        return PointsView(known, smooth, seed, ids)
     return DistributionView(known, seed, ids, smooth)  # type: ignore[arg-type]
 
 

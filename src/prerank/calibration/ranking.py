@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-from prerank.calibration._ranks import all_weights_below_and_at, weight_below_and_at
 from prerank.calibration.projected_pits import PreRankPIT
 from prerank.calibration.rank_intervals import Intervals
 from prerank.calibration.smooth_rank import SmoothRank, smooth_pit
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture
 from prerank.preranks.exchangeable_points import CanonicalPoints
 from prerank.preranks.projection import LinearProjection, Projection
+from prerank.preranks.rank_counts import all_weights_below_and_at, weight_below_and_at
 from prerank.preranks.rounding import rounded
 from prerank.preranks.table1 import PreRank
 from prerank.randomness import uniform

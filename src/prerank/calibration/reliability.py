@@ -11,6 +11,7 @@ from prerank.arrays.conversion import accepts_arrays
 from prerank.calibration.checks import require_exponent
 from prerank.calibration.projected_pits import ProjectedPIT
 from prerank.calibration.rank_intervals import add_at, curve_sums
+from prerank.inputs.checks import require_case_weights
 
 _MOST = 1 << 19  # PITs whose curve is taken at once, in about 50 MB
 
@@ -59,23 +60,11 @@ def _checked(pit: ProjectedPIT | Tensor, case_weights: Tensor | None) -> tuple[T
         raise ValueError(f"{bad} of {lower.numel()} PITs are NaN or outside [0, 1]; a PIT is a probability")
     if case_weights is None:
         return lower, upper, torch.ones(lower.shape[-2], dtype=torch.float64, device=lower.device)
-    return lower, upper, checked_weights(case_weights, lower.shape[-2]).to(lower.device, torch.float64)
-
-
-def checked_weights(case_weights: Tensor, n_cases: int) -> Tensor:
-    """Weights of cases that are finite, non-negative and not all zero, one per case."""
-    if case_weights.shape != (n_cases,):
-        raise ValueError(
-            f"case_weights must be finite and non-negative with a positive sum and have shape ({n_cases},), "
-            f"got shape {tuple(case_weights.shape)}"
-        )
-    if not case_weights.isfinite().all() or (case_weights < 0).any() or not case_weights.sum() > 0:
-        least, most = float(case_weights.min()), float(case_weights.max())
-        raise ValueError(
-            f"case_weights must be finite and non-negative with a positive sum; these {n_cases} go from {least:g} to "
-            f"{most:g}"
-        )
-    return case_weights
+    return (
+        lower,
+        upper,
+        require_case_weights(case_weights, "case_weights", (lower.shape[-2],)).to(lower.device, torch.float64),
+    )
 
 
 def _checked_levels(n_levels: int, levels: Tensor | None) -> Tensor:
@@ -114,7 +103,7 @@ def reliability_curve(
 
 def _curve_in_chunks(pit: ProjectedPIT, levels: Tensor, case_weights: Tensor | None) -> ReliabilityCurve:
     """The curve of many cases, whose ends as fractions would be large, a part of them at a time."""
-    weights = None if case_weights is None else checked_weights(case_weights, pit.n_cases)
+    weights = None if case_weights is None else require_case_weights(case_weights, "case_weights", (pit.n_cases,))
     total, size = 0.0, max(1, _MOST // len(pit.names))
     frequency: Tensor | float = 0.0
     for start in range(0, pit.n_cases, size):

@@ -19,8 +19,9 @@ from prerank.calibration.null import REPLICATES
 from prerank.calibration.power import projection_power
 from prerank.calibration.projected_pits import PreRankPIT, ProjectedPIT
 from prerank.calibration.random_signs import Setting, SignTest, calibrated_spread, sign_sums, signs_of
-from prerank.calibration.reliability import centred_levels, checked_weights, pce
+from prerank.calibration.reliability import centred_levels, pce
 from prerank.calibration.row_test import FEWEST_STEPS, Picked, RowTest, row_of, step_down
+from prerank.inputs.checks import require_case_weights
 
 LEVEL = 0.05
 MOST_GROUPS = int(LEVEL * (REPLICATES + 1))  # of more, no adjusted p-value could reach the level
@@ -100,7 +101,7 @@ def pce_test(
     pce(pit, case_weights=case_weights)  # refuses what is not a PIT or a weight
     shares = None
     if case_weights is not None:
-        shares = checked_weights(case_weights, pit.n_cases).to(pit.device).double()
+        shares = require_case_weights(case_weights, "case_weights", (pit.n_cases,)).to(pit.device).double()
         shares = shares / shares.sum()
     labels = None if blocks is None else _numbered(blocks, pit)
     grid = (centred_levels(n_levels) if levels is None else levels).double().to(pit.device)

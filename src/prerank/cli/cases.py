@@ -9,7 +9,7 @@ import pandas as pd
 from prerank.arrays.labels import label_text, labels_of
 from prerank.cli.labels import as_label
 from prerank.inputs import Cases
-from prerank.inputs.cases import target_names
+from prerank.inputs.target_names import target_names
 from prerank.io import Matched
 from prerank.io.label_order import coded_labels
 from prerank.recalibration import split_by_time
@@ -22,11 +22,13 @@ class Read(NamedTuple):
 
     found: Matched
     block: str | None
+    places: np.ndarray
+    """Positions of the cases in what was read."""
 
     @classmethod
     def of(cls, found: Matched, block: str | None) -> "Read":
         """With members that a large store left on the disk."""
-        return cls(found._replace(members=np.asarray(found.members)), block)
+        return cls(found._replace(members=np.asarray(found.members)), block, np.arange(len(found.y)))
 
     @property
     def n_cases(self) -> int:
@@ -68,7 +70,15 @@ class Read(NamedTuple):
     def rows(self, places: np.ndarray) -> "Read":
         """Some of the cases."""
         found = Matched(self.found.y.iloc[places], self.found.members[places], self.found.columns.iloc[places])
-        return Read(found, self.block)
+        return Read(found, self.block, self.places[places])
+
+    def with_awaited(self, later: "Read") -> "Read":
+        """The later cases, and those from their time on that have not been observed yet, in the order of the file."""
+        numbers = np.arange(self.n_cases) if self.block is None else coded_labels(self.times)[0]
+        several = (~np.isnan(self.found.members).any(-1)).sum(1) >= 2
+        awaited = self.found.y.isna().any(axis=1).to_numpy() & several & (numbers >= numbers[later.places].min())
+        awaited[later.places] = True
+        return self.rows(np.flatnonzero(awaited)) if awaited.sum() > later.n_cases else later
 
     def usable(self) -> tuple["Read", list[str]]:
         """The cases that can be fitted on, and what was left out."""
@@ -104,4 +114,4 @@ class Read(NamedTuple):
             )
         order = [own.index(name) for name in names]
         found = Matched(self.found.y.iloc[:, order], self.found.members[..., order], self.found.columns)
-        return Read(found, self.block)
+        return Read(found, self.block, self.places)

@@ -12,9 +12,13 @@ if TYPE_CHECKING:
     from prerank.io import Matched, Naming
     from prerank.preranks import PreRank
 
-# known without loading torch; "contrast" is there for two targets, "scale" and "dependency" for more
 NO_BLOCK = "none"
-PRERANKS = ("marginal", "location", "scale", "dependency", "contrast", "PCA", "HDR", "copula")
+# known without loading torch; "contrast" is there for two targets, "scale" and "dependency" for more
+PRERANKS = (
+    *("marginal", "location", "scale", "dependency", "contrast", "PCA", "HDR", "copula"),
+    *("average rank", "band depth", "spanning tree", "energy score", "Mahalanobis", "reference distance", "variogram"),
+    *("sliced", "maximum", "minimum", "range", "exceedance=", "isotropy="),
+)
 
 
 def completed(incomplete: str) -> list[str]:
@@ -92,7 +96,7 @@ Preranks = Annotated[
     list[str] | None,
     typer.Option(
         "--prerank",
-        help="Pre-rank to look at; repeatable.",
+        help=f"Pre-rank to look at, repeatable: {', '.join(PRERANKS)}.",
         show_default="the paper's",
         autocompletion=completed,
     ),
@@ -158,14 +162,10 @@ def _is_there(path: Path) -> bool:
 
 
 def preranks_named(names: list[str] | None, n_targets: int) -> "list[PreRank] | None":
-    """Pre-ranks of the paper by their names; None for all of them."""
-    from prerank.preranks import paper_preranks
+    """Pre-ranks by their names; None for those of the paper."""
+    from prerank.preranks.naming import prerank_named
 
     if names is None:
         return None
-    known = {item.name.lower(): item for item in paper_preranks(n_targets)}
-    for name in names:
-        if name.lower() not in known:
-            there = ", ".join(item.name for item in known.values())
-            raise ValueError(f"there is no pre-rank {name!r} for this many targets ({n_targets}); choose from {there}")
-    return [known[name] for name in dict.fromkeys(name.lower() for name in names)]
+    each = {name.strip().lower(): name for name in reversed(names)}  # once, however it is spelt
+    return [prerank_named(name, n_targets) for name in reversed(each.values())]

@@ -174,6 +174,10 @@ def _refuse_several(found: "Matched") -> None:
         )
 
 
+def _about_awaited(n_cases: int) -> list[str]:
+    return [f"{counted(n_cases, 'case')} not observed yet: corrected, and not judged by"] if n_cases else []
+
+
 def _refuse_contradictions(apply: Any, seen: Any, share: Any, before: Any, save: Any, load: Any) -> None:
     if load is not None:
         fitting = {"--apply": apply, "--share": share, "--before": before, "--save": save}
@@ -259,12 +263,14 @@ class _Task(NamedTuple):
             whole = self._fit(usable)
             corrected = self._corrected(whole, other)
             return _Result(whole, corrected, self._compared(other, corrected), "Judged on --apply:", notes)
-        earlier, later = usable.split(share, before)
+        earlier, observed = usable.split(share, before)
+        later = found.with_awaited(observed)
+        notes += _about_awaited(later.n_cases - observed.n_cases)
         trial = self._fit(earlier)
         corrected = self._corrected(trial, later)
         comparison = self._compared(later, corrected)
         first = f"Fitted on the first {counted(earlier.n_cases, 'case')} ({earlier.span})"
-        judged = f"{first}, judged on the rest ({later.span}):"
+        judged = f"{first}, judged on the rest ({observed.span}):"
         final = self._fit(usable) if other is not None or keep else trial
         if other is not None:
             corrected = self._corrected(final, other)
@@ -293,12 +299,12 @@ class _Task(NamedTuple):
 
     def _corrected(self, recalibrator: "Recalibrator", cases: "Read") -> Any:
         from prerank.cli.cases import AXES
-        from prerank.forecasts import Ensemble, equally_weighted_draws
+        from prerank.forecasts import equally_weighted_draws
         from prerank.io.write import admissible
 
         law = recalibrator.transform(cases.found.members, axes=AXES)
         n_draws = self.draws or cases.found.members.shape[1]
-        drawn = law if isinstance(law, Ensemble) else equally_weighted_draws(law, n_draws, self.seed, "corrected")
+        drawn = equally_weighted_draws(law, n_draws, self.seed, "corrected")
         members, notes = admissible(drawn.members.cpu().numpy(), self.like)
         return cases.found._replace(members=members, notes=tuple(notes))
 

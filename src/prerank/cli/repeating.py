@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+import prerank
 from prerank.diagnosis.reproduce import in_python
 from prerank.io import Naming
 
@@ -51,9 +52,11 @@ def python_lines(
         arguments.append(f'by=found.columns[{options["by"]!r}].astype(str).agg(", ".join, axis=1).to_numpy()')
     arguments += [f"n_replicates={options['replicates']}", f"seed={options['seed']}"]
     names = sorted({type(one).__name__ for one in preranks or ()})
+    others = [name for name in names if not hasattr(prerank, name)]
     lines = [
         "from pathlib import Path",
-        f"from prerank import {', '.join([*names, 'check'])}",
+        f"from prerank import {', '.join([*(name for name in names if name not in others), 'check'])}",
+        *([f"from prerank.preranks import {', '.join(others)}"] if others else []),
         f"from prerank.io import {'Naming, ' if chosen else ''}read_forecasts",
         "",
         f"found = read_forecasts({read})",

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
+from prerank._progress import Tell, silent
 from prerank.datasets.digest import Digest, matches, verify
 from prerank.datasets.lock import locked
-from prerank.datasets.progress import Progress, silent
 from prerank.io.errors import DownloadError, IntegrityError, StorageError
 
 _CHUNK = 1 << 16
@@ -54,7 +54,7 @@ class _TooLarge(DownloadError):
 
 
 def download(
-    urls: Sequence[str], destination: Path, digest: Digest, policy: Policy | None = None, progress: Progress = silent
+    urls: Sequence[str], destination: Path, digest: Digest, policy: Policy | None = None, progress: Tell = silent
 ) -> Path:
     """Bring a file from the first of `urls` that serves it, verified, to `destination`."""
     policy = policy or Policy()
@@ -79,7 +79,7 @@ def download(
     raise (IntegrityError if wrong else DownloadError)(" ".join(map(str, failures)) or "No address was given.")
 
 
-def _fetch(url: str, part: Path, digest: Digest, policy: Policy, progress: Progress) -> None:
+def _fetch(url: str, part: Path, digest: Digest, policy: Policy, progress: Tell) -> None:
     """Fill `part` and verify it, or raise; after an IntegrityError there is no `part`."""
     reason = "?"
     for attempt in range(policy.attempts):
@@ -105,7 +105,7 @@ def _fetch(url: str, part: Path, digest: Digest, policy: Policy, progress: Progr
     raise DownloadError(f"{url}: gave up after {policy.attempts} attempts ({reason}).{kept}")
 
 
-def _transfer(url: str, part: Path, policy: Policy, progress: Progress) -> None:
+def _transfer(url: str, part: Path, policy: Policy, progress: Tell) -> None:
     """One attempt: append what is missing to `part`."""
     have = part.stat().st_size if part.exists() else 0
     try:
@@ -143,7 +143,7 @@ def _copy(
     total: int | None,
     url: str,
     policy: Policy,
-    progress: Progress,
+    progress: Tell,
 ) -> int:
     deadline = time.monotonic() + policy.total_timeout_s
     with part.open("ab" if have else "wb") as file:

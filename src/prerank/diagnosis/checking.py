@@ -15,7 +15,7 @@ from prerank.calibration.checks import require_exponent, require_whole
 from prerank.calibration.confidence import FEWEST_BLOCKS
 from prerank.calibration.testing import MOST_GROUPS
 from prerank.diagnosis.data_warnings import about_data
-from prerank.diagnosis.execution import Asked, Source, prepared, source_of
+from prerank.diagnosis.execution import Asked, Source, prepare, source_of
 from prerank.diagnosis.groups import GroupedCheck, grouped
 from prerank.diagnosis.reproduce import call_of
 from prerank.diagnosis.result import Check, tables
@@ -141,7 +141,7 @@ def check(
     cases = Cases.of(y, forecast, axes, joint=joint, lazy=True)
     if observation_weights is not None and isinstance(cases.forecast, LazyMembers):
         raise ValueError("observation_weights go with member weights, which a forecast of Dask chunks has not")
-    cases = prepared(cases, asked).along(
+    cases = prepare(cases, asked).along(
         case_ids=case_ids,
         case_weights=case_weights,
         observation_weights=observation_weights,
@@ -150,7 +150,7 @@ def check(
     )
     source, notes = source_of(cases, asked), [*cases.notes, *about_data(cases)]
     if cases.groups is None:
-        return _one(source, asked, None, notes)
+        return check_of(source, asked, None, notes)
     names = cases.group_names
     if len(names) > MOST_GROUPS:
         raise ValueError(
@@ -160,13 +160,13 @@ def check(
     checks = {}
     for number, name in enumerate(names):
         try:
-            checks[name] = _one(source, asked, (cases.groups == number).nonzero()[:, 0], [], len(names))
+            checks[name] = check_of(source, asked, (cases.groups == number).nonzero()[:, 0], [], len(names))
         except ValueError as error:
             raise ValueError(f"group {label_text(name)}: {error}") from None
     return grouped(checks, notes)
 
 
-def _one(source: Source, asked: Asked, rows: Tensor | None, notes: list[str], n_groups: int = 1) -> Check:
+def check_of(source: Source, asked: Asked, rows: Tensor | None, notes: list[str], n_groups: int = 1) -> Check:
     """The check of some of the cases, one of `n_groups` groups, or of all."""
     labels, weights = source.cases.blocks, source.cases.weights
     if rows is not None:

@@ -1,7 +1,7 @@
 """The pass over members in chunks that ranks them and adds up what a test needs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from prerank.forecasts import Ensemble
 from prerank.inputs.lazy_members import LazyMembers, in_order
 from prerank.inputs.rescaling import Units
 from prerank.preranks import PreRank
+from prerank.preranks.selection import of_cases
 
 _VALUES = 1 << 21  # values of members that are ranked at once
 
@@ -46,7 +47,7 @@ class PerCase(NamedTuple):
         return PerCase(self.places[cases], self.ids[cases], blocks, weights)
 
 
-def ranked(
+def rank_in_chunks(
     members: LazyMembers,
     y: Tensor,
     ranking: Ranking,
@@ -60,7 +61,8 @@ def ranked(
     def calls() -> Iterator[tuple[Any, ...]]:
         for cases in members.slices():
             places = members.places_of(cases)
-            yield members.block(cases), y[places], per_case.select(places), ranking
+            own = replace(ranking, preranks=of_cases(ranking.preranks, places))
+            yield members.block(cases), y[places], per_case.select(places), own
 
     accumulated = Accumulated(ranking.chunking, case_ids)
     for cases, one in zip(members.slices(), in_order(_rank, calls()), strict=True):
@@ -84,7 +86,8 @@ def _rank(block: np.ndarray, y: Tensor, per_case: PerCase, ranking: Ranking) -> 
         observed, members, _ = ranking.precisions.together(y[cases], block[cases])
         if not kept.all():
             observed, members, own = observed[kept], members[kept], own.select(kept)
-        pit = _pit(ranking.units.apply(observed), ranking.units.apply(members), own, ranking)
+        here = replace(ranking, preranks=of_cases(of_cases(ranking.preranks, cases), kept))
+        pit = _pit(ranking.units.apply(observed), ranking.units.apply(members), own, here)
         one = tally(pit, own.places, ranking.chunking, own.blocks, own.weights)
         found = one if found is None else found.joined(one)
     return found

@@ -1,25 +1,30 @@
 """Where the PITs of a check come from: a forecast in memory, ranked at once, or members that are read in chunks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from prerank._progress import Tell, progress_bar
 from prerank.calibration import PCETest, ProjectedPIT, centred_levels, pce_test, projected_pit
 from prerank.calibration.chunked_test import Chunking
 from prerank.calibration.random_signs import Setting
-from prerank.diagnosis.chunked import PerCase, Ranking, ranked
+from prerank.diagnosis.chunked import PerCase, Ranking, rank_in_chunks
 from prerank.diagnosis.present_members import pit_of_present_members
-from prerank.diagnosis.progress import check_progress
 from prerank.forecasts import Ensemble
 from prerank.forecasts.support import refuse_outside_support
 from prerank.inputs import Cases
 from prerank.inputs.lazy_members import LazyMembers
 from prerank.preranks import Contrast, Marginal, PreRank, SquaredDifference, needs_of
+from prerank.preranks.selection import in_units, of_cases
 from prerank.preranks.table1 import listed_preranks
+
+_LARGE = 1 << 26  # numbers that are ranked from which a check takes seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +59,11 @@ class Source(Protocol):
         ...
 
 
-def prepared(cases: Cases, asked: Asked) -> Cases:
+def prepare(cases: Cases, asked: Asked) -> Cases:
     """Cases as they came, without missing values and in comparable units."""
     cases = cases.of_one_model().in_one_precision()
     lazy = isinstance(cases.forecast, LazyMembers)
-    with check_progress(_size(cases, asked) if lazy else 0) as on_progress:
+    with _bar(_size(cases, asked) if lazy else 0) as on_progress:
         cases = cases.complete(done=_told(on_progress, cases.index.n_given))
     if any(needs_of(item, cases.n_targets).density for item in asked.listed(cases.n_targets)):
         refuse_outside_support(cases.observed(), cases.forecast)
@@ -75,7 +80,7 @@ class MemorySource:
 
     def __init__(self, cases: Cases, asked: Asked) -> None:
         self.cases, self.asked = cases, asked
-        self.preranks = asked.listed(cases.n_targets)
+        self.preranks = in_units(of_cases(asked.listed(cases.n_targets), cases.index.kept), cases.units.divisors)
 
     def test(
         self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int
@@ -92,6 +97,13 @@ class MemorySource:
             n_groups=n_groups,
         )
 
+    def of_preranks(self, names: Sequence[str]) -> "MemorySource":
+        """The same data looked at through some of the pre-ranks, in this order, whose PITs are not computed again."""
+        some = copy(self)
+        some.preranks = [next(item for item in self.preranks if item.name == name) for name in names]
+        some._pit = replace(self._pit, parts=tuple(part for name in names for part in self._pit.of(name).parts))
+        return some
+
     @cached_property
     def _pit(self) -> ProjectedPIT:
         """PITs of the observation and of all points that could have been it."""
@@ -100,7 +112,7 @@ class MemorySource:
     def _ranked(self) -> ProjectedPIT:
         cases, asked = self.cases, self.asked
         ids = cases.index.kept if cases.ids is None else cases.ids
-        with check_progress(_size(cases, asked)) as on_progress:
+        with _bar(_size(cases, asked)) as on_progress:
             if cases.present is not None:
                 assert isinstance(cases.forecast, Ensemble)
                 return pit_of_present_members(
@@ -132,7 +144,7 @@ class LazySource:
     def __init__(self, cases: Cases, asked: Asked) -> None:
         assert isinstance(cases.forecast, LazyMembers)
         self.cases, self.asked, self.members = cases, asked, cases.forecast
-        self.preranks = asked.listed(cases.n_targets)
+        self.preranks = in_units(asked.listed(cases.n_targets), cases.units.divisors)
 
     def test(
         self, rows: Tensor | None, blocks: Tensor | None, weights: Tensor | None, n_groups: int
@@ -161,9 +173,9 @@ class LazySource:
         units, precisions = self.cases.units, self.cases.precisions
         ranking = Ranking(self.preranks, precisions, units, chunking, found.n_missing > 0, found.fewest)
         y = self._spread(self.cases.observed(), index.kept)
-        with check_progress(_size(self.cases, asked)) as on_progress:
+        with _bar(_size(self.cases, asked)) as on_progress:
             done = _told(on_progress, index.n_given)
-            pit, test = ranked(self.members, y, ranking, per_case, ids[cases], asked.exponent, done)
+            pit, test = rank_in_chunks(self.members, y, ranking, per_case, ids[cases], asked.exponent, done)
         return _named(pit, self.preranks, self.cases), test
 
     def _spread(self, values: Tensor, cases: Tensor) -> Tensor:
@@ -190,7 +202,12 @@ def _size(cases: Cases, asked: Asked) -> int:
     forecast = cases.forecast
     if isinstance(forecast, LazyMembers):
         return 2 * int(torch.tensor(forecast.shape).prod())
-    return forecast.members.numel() if isinstance(forecast, Ensemble) else asked.n_draws * cases.observed().numel()
+    return getattr(forecast, "n_members", asked.n_draws) * cases.observed().numel()
+
+
+def _bar(size: int) -> AbstractContextManager[Tell | None]:
+    """A bar where so many numbers take seconds."""
+    return progress_bar("ranking", "cases") if size >= _LARGE else nullcontext()
 
 
 def _told(on_progress: Any, total: int) -> Any:

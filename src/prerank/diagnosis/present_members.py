@@ -9,6 +9,7 @@ from torch import Tensor
 from prerank.calibration import ProjectedPIT, projected_pit
 from prerank.forecasts import Ensemble
 from prerank.preranks import PCA, PreRank
+from prerank.preranks.selection import of_cases
 
 
 def pit_of_present_members(
@@ -43,7 +44,7 @@ def pit_of_present_members(
         pit = projected_pit(
             y[cases],
             Ensemble(members, weights, some.reference),
-            preranks,
+            of_cases(preranks, cases),
             observation_weights=None if observation_weights is None else observation_weights[cases],
             seed=seed,
             case_ids=case_ids[cases],

@@ -41,7 +41,7 @@ def in_python(value: Any, name: str) -> str:
         return repr(value)
     if isinstance(value, Mapping) and all(isinstance(item, str) for pair in value.items() for item in pair):
         return repr(dict(value))
-    if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
+    if isinstance(value, tuple) and all(isinstance(item, _SHORT) for item in value):
         return repr(value)
     if is_dataclass(value) and not isinstance(value, type) and hasattr(value, "given"):
         chosen = [(field.name, getattr(value, field.name)) for field in fields(value) if not _is_default(field, value)]

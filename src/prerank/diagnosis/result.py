@@ -14,16 +14,18 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from prerank._wording import counted
-from prerank.calibration import LEVEL, PCETest, ProjectedPIT, describe_shape
+from prerank.calibration import LEVEL, PCETest, ProjectedPIT, describe_shape, histogram_measures
 from prerank.calibration.confidence import pce_intervals_of_groups
 from prerank.calibration.null import in_quadrature
 from prerank.calibration.power import NEARLY_BLIND
 from prerank.calibration.projected_pits import PreRankPIT
 from prerank.calibration.rank_intervals import Intervals
+from prerank.diagnosis.plane import plane_histogram
 from prerank.diagnosis.plotdata import panels
-from prerank.plotting import diagnosis_figure, render
+from prerank.plotting import diagnosis_figure, new_figure, quiet_style, render
 from prerank.plotting.page import write_page
-from prerank.plotting.panels import PreRankPanel
+from prerank.plotting.panels import PlaneHistogram, PreRankPanel
+from prerank.plotting.plane import plane_panel
 from prerank.plotting.style import save_named
 from prerank.plotting.tables import bullets, p_text
 
@@ -99,9 +101,19 @@ class Check:
             cases += f" ({positive:,} with a positive weight)"
         return f"{self._in_blocks(cases)} with so few members are too few, {least}; {cure}"
 
-    def to_frame(self) -> pd.DataFrame:
-        """The table as a DataFrame (a copy)."""
-        return self.table.copy()
+    def to_frame(self, n_bins: int | None = None) -> pd.DataFrame:
+        """The table as a DataFrame (a copy).
+
+        With `n_bins` it also has the reliability index and the entropy of rank histograms with so many bins, the mean
+        over the projections of each pre-rank: see `prerank.calibration.histogram_measures`.
+        """
+        table = self.table.copy()
+        if n_bins is not None:
+            weights = None if self.case_weights is None else self.case_weights.to(self.pit.device)
+            found = [histogram_measures(self.pit.of(str(name)), n_bins, weights) for name in table.index]
+            table["reliability index"] = [float(one.reliability_index.mean()) for one in found]
+            table["entropy"] = [float(one.entropy.mean()) for one in found]
+        return table
 
     def to_xarray(self) -> Any:
         """An `xarray.Dataset`: the table along "prerank", projections along "projection", their curves over "level"."""
@@ -148,6 +160,25 @@ class Check:
         One column is five inches wide, which suits a phone or a column of a page; several stand beside each other.
         """
         figure = diagnosis_figure(self.panels(), self._size, columns)
+        if path is not None:
+            save_named(figure, path)
+        return figure
+
+    def plane(self, first: str, second: str, n_bins: int = 5) -> PlaneHistogram:
+        """Rank histogram of two projections in the plane, such as two targets: the numbers of `plot_plane`."""
+        return plane_histogram(self.pit, first, second, n_bins)
+
+    def plot_plane(self, first: str, second: str, path: Path | str | None = None, n_bins: int = 5) -> Figure:
+        """Draw where the ranks of two projections fall together, such as those of two targets, and where they are expected.
+
+        A cell shows the number of cases in it and, in brackets, the number expected if observations were like members:
+        too many are orange, too few are blue, and bold ones are beyond chance. Only for forecasts whose observations are
+        ranked among members.
+        """
+        with quiet_style():
+            figure = new_figure(4.2, 4.4)
+            axes = plane_panel(figure.add_subplot(), self.plane(first, second, n_bins))
+            axes.set_title(f"{self._size}: observed (expected)", fontsize=9)
         if path is not None:
             save_named(figure, path)
         return figure

@@ -8,6 +8,7 @@ import pandas as pd
 
 from prerank.calibration import LEVEL
 from prerank.diagnosis.explanations import words_of
+from prerank.diagnosis.field_sentences import FIELD_SENTENCES
 from prerank.diagnosis.target_words import TargetWords, listed, named
 from prerank.preranks import Contrast, Dependency, Marginal, PreRank, SquaredDifference
 
@@ -118,7 +119,9 @@ def voices_of(preranks: Sequence[PreRank], targets: TargetWords) -> dict[str, Vo
 
 def _voice(prerank: PreRank, targets: TargetWords) -> Voice:
     own: Mapping[str, str] | None = getattr(prerank, "words", None)
-    words = OF_ONE_NUMBER | (SENTENCES.get(type(prerank).__name__, {}) if own is None else dict(own))
+    words = OF_ONE_NUMBER | (
+        (SENTENCES | FIELD_SENTENCES).get(type(prerank).__name__, {}) if own is None else dict(own)
+    )
     fields = {"targets": targets.all}
     if isinstance(prerank, Dependency):
         fields["apart"] = "from one to the next" if prerank.lag == 1 else f"{prerank.lag} apart"

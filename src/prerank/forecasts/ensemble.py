@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import AffineTransform, Distribution, MultivariateNormal, TransformedDistribution
 
 from prerank._wording import shape_in_words
 from prerank.arrays.conversion import as_tensor
@@ -109,6 +109,16 @@ class Ensemble:
         return f"Ensemble({sizes}{'' if self.reference is None else f', reference={self.reference!r}'})"
 
     @property
+    def batch_shape(self) -> torch.Size:
+        """Leading axes and cases (..., N), as distributions have it."""
+        return self.members.shape[:-2]
+
+    @property
+    def event_shape(self) -> torch.Size:
+        """The axis of targets (D,), as distributions have it."""
+        return self.members.shape[-1:]
+
+    @property
     def n_cases(self) -> int:
         """Number of cases N."""
         return self.members.shape[-3]
@@ -148,6 +158,39 @@ class Ensemble:
         """Kish's effective number of members, 1 / sum w^2, (..., N)."""
         return 1.0 / self.probabilities.square().sum(-1)
 
+    def ensemble(
+        self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
+    ) -> "Ensemble":
+        """The ensemble itself: its members, with their weights, are its draws.
+
+        Parameters
+        ----------
+        n_draws, seed, stream, case_ids : object
+            What distributions draw by; members need none of it.
+
+        Returns
+        -------
+        Ensemble
+            This object.
+        """
+        return self
+
+    def in_units(self, units: Tensor) -> "Ensemble":
+        """The same forecast in other units.
+
+        Parameters
+        ----------
+        units : Tensor, shape (n_targets,)
+            What each target is divided by.
+
+        Returns
+        -------
+        Ensemble
+            The forecast, and its reference, in these units.
+        """
+        reference = None if self.reference is None else in_units(self.reference, units)
+        return Ensemble(self.members / units.to(self.members), self.weights, reference)
+
     def select(self, cases: Tensor | slice) -> "Ensemble":
         """The same forecast for some of its cases.
 
@@ -171,3 +214,78 @@ class Ensemble:
             reference = reference.select(cases)
         weights = None if self.weights is None else self.weights[..., cases, :]
         return Ensemble(self.members[..., cases, :, :], weights, reference)
+
+    def to_xarray(self, like: Any = None) -> Any:
+        """The members as an `xarray.DataArray` along case, member and target.
+
+        Parameters
+        ----------
+        like : DataFrame or DataArray, shape (n_cases, n_targets), optional
+            Whose labels of cases and targets are taken, such as the observations.
+
+        Returns
+        -------
+        xarray.DataArray
+            The members; weights, if there are any, as the coordinate "weight".
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> y = pd.DataFrame([[1.0, 2.0]], columns=["Oslo", "Voss"])
+        >>> Ensemble(torch.zeros(1, 5, 2)).to_xarray(y)["target"].values.tolist()
+        ['Oslo', 'Voss']
+        """
+        from prerank.forecasts.labelled import as_data_array
+
+        array = as_data_array(self.members.detach().cpu().numpy(), like)
+        if self.weights is not None:
+            array = array.assign_coords(weight=(("case", "member"), self.weights.detach().cpu().numpy()))
+        return array
+
+    def to_frame(self, like: Any = None) -> Any:
+        """The members as a `pandas.DataFrame` with a row per case, member and target, which `from_long` reads.
+
+        Parameters
+        ----------
+        like : DataFrame or DataArray, shape (n_cases, n_targets), optional
+            Whose labels of cases and targets are taken, such as the observations.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns of the cases, "member", "target" and "value"; weights, if there are any, in "weight".
+
+        Examples
+        --------
+        >>> Ensemble(torch.zeros(1, 2, 2)).to_frame().columns.tolist()
+        ['case', 'member', 'target', 'value']
+        """
+        from prerank.forecasts.labelled import as_long_frame
+
+        frame = as_long_frame(self.members.detach().cpu().numpy(), like)
+        if self.weights is not None:
+            frame["weight"] = self.weights.detach().cpu().numpy().repeat(self.n_targets)
+        return frame
+
+
+def in_units(forecast: Any, units: Tensor) -> Any:
+    """Any forecast in other units, each target divided by a number.
+
+    Parameters
+    ----------
+    forecast : Ensemble or Distribution
+        One with a method `in_units`, or any distribution.
+    units : Tensor, shape (n_targets,)
+        What each target is divided by.
+
+    Returns
+    -------
+    Ensemble or Distribution
+        The forecast in these units.
+    """
+    if hasattr(forecast, "in_units"):
+        return forecast.in_units(units)
+    if isinstance(forecast, MultivariateNormal):
+        units = units.to(forecast.loc)
+        return MultivariateNormal(forecast.loc / units, scale_tril=forecast.scale_tril / units[:, None])
+    return TransformedDistribution(forecast, AffineTransform(torch.zeros_like(units), 1 / units, event_dim=1))

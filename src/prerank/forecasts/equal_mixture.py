@@ -77,15 +77,9 @@ def equal_mixture(forecasts: Sequence[Forecast]) -> Forecast:
 
 
 def _sizes(forecast: Forecast) -> tuple[Any, Any]:
-    """Cases, one number or several with leading axes, and targets."""
-    batch, targets = (
-        (forecast.members.shape[:-2], forecast.n_targets)
-        if isinstance(forecast, Ensemble)
-        else (forecast.batch_shape, tuple(forecast.event_shape))
-    )
-    lead = tuple(batch)
-    targets = targets[0] if isinstance(targets, tuple) and len(targets) == 1 else targets
-    return (lead[0] if len(lead) == 1 else lead), targets
+    """Cases and targets, one number each, or several with other axes."""
+    lead, targets = tuple(forecast.batch_shape), tuple(forecast.event_shape)
+    return lead[0] if len(lead) == 1 else lead, targets[0] if len(targets) == 1 else targets
 
 
 def _of_ensembles(ensembles: Sequence[Ensemble]) -> Ensemble:

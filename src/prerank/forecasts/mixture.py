@@ -148,6 +148,22 @@ class GaussianMixture(Distribution):
             self.logits.expand(shape[:-1]), self.loc.expand(shape), self.scale_tril.expand(*shape, self.n_targets)
         )
 
+    def in_units(self, units: Tensor) -> "GaussianMixture":
+        """The same forecast in other units.
+
+        Parameters
+        ----------
+        units : Tensor, shape (n_targets,)
+            What each target is divided by.
+
+        Returns
+        -------
+        GaussianMixture
+            The forecast in these units.
+        """
+        units = units.to(self.loc)
+        return GaussianMixture(self.logits, self.loc / units, self.scale_tril / units[:, None])
+
     def select(self, cases: Tensor | slice) -> "GaussianMixture":
         """The same forecast for some of its cases.
 

@@ -12,7 +12,7 @@ from prerank.randomness import seeded
 Forecast = Ensemble | Distribution
 
 
-def require_vector_distribution(forecast: Distribution, n_cases: int | None = None) -> None:
+def require_vector_distribution(forecast: Forecast, n_cases: int | None = None) -> None:
     """Refuse a distribution over scalars (its cases and targets cannot be told apart) and one without an axis of cases."""
     if len(forecast.event_shape) != 1:
         raise ValueError(
@@ -29,17 +29,17 @@ def require_vector_distribution(forecast: Distribution, n_cases: int | None = No
 
 
 def equally_weighted_draws(
-    forecast: Distribution, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
+    forecast: Forecast, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
 ) -> Ensemble:
     """Equally weighted draws of any distribution; the global generator is left as it was.
 
-    A distribution with an `ensemble` method, such as a `GaussianMixture`, is asked for draws that depend on (seed,
-    stream, case) alone; those of another come from its own `sample` under a forked generator, so they also depend on
-    how many cases are drawn together.
+    An `Ensemble` stays as it is: its members, with their weights if they have some, are its draws. A distribution with an
+    `ensemble` method, such as a `GaussianMixture`, is asked for draws that depend on (seed, stream, case) alone; those of
+    another come from its own `sample` under a forked generator, so they also depend on how many cases are drawn together.
 
     Parameters
     ----------
-    forecast : torch.distributions.Distribution
+    forecast : Ensemble or torch.distributions.Distribution
         Batch shape (..., n_cases), event shape (n_targets,).
     n_draws : int
         Members per case.

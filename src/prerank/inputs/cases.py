@@ -10,17 +10,25 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.arrays.conversion import as_observations, described, is_forecast
-from prerank.arrays.fill_values import refuse_fill_values
-from prerank.arrays.labels import Axes, Labels, is_xarray, labels_of, oriented, positions
+from prerank.arrays.labels import Axes, Labels, is_xarray, labels_of, orient_dimensions, positions
 from prerank.arrays.precision import Precisions, precision_of
-from prerank.forecasts import Ensemble, Forecast, GaussianMixture, can_be_cut, equally_weighted_draws, select_cases
+from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws, select_cases
+from prerank.forecasts.batching import CannotBeCut
 from prerank.forecasts.sampling import require_vector_distribution
-from prerank.inputs.checks import require_fitting, require_members, require_observations, require_parameters
+from prerank.inputs.checks import (
+    require_fitting,
+    require_members,
+    require_observations,
+    require_parameters,
+    require_some,
+)
 from prerank.inputs.layout import in_layout, refuse_idle_axes, refuse_other_layouts, refuse_swapped
-from prerank.inputs.lazy_members import LazyMembers, is_lazy, surveyed
+from prerank.inputs.lazy_members import LazyMembers, is_lazy, survey_in_chunks
+from prerank.inputs.missing import cases_with_members, observed_cases, without_gaps
 from prerank.inputs.per_case import CaseIndex
 from prerank.inputs.rescaling import Magnitudes, Units, chosen_units
 from prerank.inputs.survey import Survey, survey
+from prerank.inputs.target_names import target_names
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +145,7 @@ class Cases:
     def _of(cls, y: Any, forecast: Any, axes: Axes | None, joint: str | Sequence[str] | None, lazy: bool) -> "Cases":
         refuse_swapped(y, forecast)
         refuse_idle_axes(y, forecast, axes)
-        y, forecast, known = oriented(y, forecast, axes, joint)
+        y, forecast, known = orient_dimensions(y, forecast, axes, joint)
         observed = None if y is None else as_observations(y)
         labels = Labels() if observed is None else labels_of(y, observed.ndim)
         precision, order = None if y is None else precision_of(y), None
@@ -156,7 +164,7 @@ class Cases:
                 if known and observed is not None:
                     refuse_other_layouts(tuple(made.members.shape), tuple(observed.shape), known=True)
             labels = labels.or_else(own)
-        n_given = _n_cases(made) if observed is None else observed.shape[-2]
+        n_given = _length(made.batch_shape) if observed is None else observed.shape[-2]
         coordinates = {**(_coordinates(forecast, order) if known else {}), **_coordinates(y, None)}
         whose = "the forecast" if y is None or labels_of(y, 2).cases is None else "y"
         place = torch.device("cpu") if observed is None else observed.device
@@ -167,7 +175,7 @@ class Cases:
     @property
     def n_targets(self) -> int:
         """Number of targets D."""
-        return _n_targets(self.forecast) if self.y is None else self.y.shape[-1]
+        return _length(self.forecast.event_shape) if self.y is None else self.y.shape[-1]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -208,7 +216,7 @@ class Cases:
             forecast = GaussianMixture(forecast.logits[0], forecast.loc[0], forecast.scale_tril[0])
         if isinstance(forecast, Distribution):
             require_vector_distribution(forecast, None if y is None else len(y))
-        lead = tuple(forecast.members.shape[:-3] if isinstance(forecast, Ensemble) else forecast.batch_shape[:-1])
+        lead = tuple(forecast.batch_shape[:-1])
         if lead:
             raise ValueError(f"the forecast has leading axes {lead} before its cases; give one model at a time")
         if y is not None:
@@ -218,11 +226,8 @@ class Cases:
                     f"forecast.expand(({len(y)},)) repeats it"
                 )
             require_fitting(y, forecast)
-        elif 0 in (_n_cases(forecast), _n_targets(forecast)) or (
-            isinstance(forecast, Ensemble) and forecast.n_members == 0
-        ):
-            what = tuple(forecast.members.shape) if isinstance(forecast, Ensemble) else repr(forecast)
-            raise ValueError(f"the forecast has shape {what} (cases, members, targets); at least one of each is needed")
+        else:
+            require_some(forecast)
         require_parameters(forecast)
         return replace(self, forecast=forecast)
 
@@ -266,51 +271,21 @@ class Cases:
         y, forecast, notes = self.y, self.forecast, [*self.notes]
         complete = torch.ones(self.index.n_given, dtype=torch.bool)
         if y is not None:
-            refuse_infinite(y, "y")
-            refuse_fill_values(y, "y")
-            complete = (~y.isnan().any(-1)).cpu()
-            if not complete.any():
-                raise ValueError(f"no case is left: y has {len(y)} cases and each has a missing value")
-            if not complete.all():
-                left_out = int((~complete).sum())
-                notes.append(f"{left_out} of {len(y)} cases dropped: the observation is missing")
+            complete, more = observed_cases(y)
+            notes += more
         if isinstance(forecast, Distribution):
             return replace(self, notes=tuple(notes))._left(complete)
-        found, present = self._seen(forecast, complete, done)
-        if found.n_infinite:
-            raise ValueError(f"members have {found.n_infinite} infinite values; NaN marks a missing one")
-        found.fills.refuse("the members")
+        present = None
+        if isinstance(forecast, LazyMembers):
+            found = survey_in_chunks(forecast, self.observed(), complete, self.precisions, done)
+        else:
+            members = forecast.members
+            places = torch.arange(len(members), device=members.device)
+            found, present = survey(members, places, complete.to(members.device)), ~members.isnan().any(-1)
+        left = cases_with_members(found, present, complete, forecast.n_members, fewest)
         if found.moved is not None and not self.notes:
             notes.insert(0, found.moved)
-        if found.sizes is None:
-            raise ValueError("no case is left: every member of every case has a missing value")
-        if len(found.empty):
-            complete[found.empty.cpu()] = False
-            notes.append(f"{len(found.empty)} cases dropped: all their members are missing")
-        n_members = forecast.shape[1] if isinstance(forecast, LazyMembers) else forecast.n_members
-        if present is not None and found.fewest < min(fewest, n_members):
-            few = complete & (present.sum(-1).cpu() < fewest)
-            complete &= ~few
-            if not complete.any():
-                raise ValueError(f"no case is left: each has fewer than {fewest} members without a missing value")
-            notes.append(f"{int(few.sum())} cases dropped: fewer than {fewest} of their members are there")
-            present = None if bool(present[complete].all()) else present
-        n_left = int(complete.sum())
-        n_missing = found.n_missing if present is None or fewest == 1 else int((~present[complete]).sum())
-        if n_missing:
-            notes.append(f"{n_missing} of {n_left * n_members} members left out: they have missing values")
-        present = present if n_missing else None
-        return replace(self, present=present, survey=found, notes=tuple(notes))._left(complete)
-
-    def _seen(
-        self, members: Ensemble | LazyMembers, complete: Tensor, done: Callable[[int], None] | None
-    ) -> tuple[Survey, Tensor | None]:
-        """What members are like, and which of them are there, where that is known for all at once."""
-        if isinstance(members, LazyMembers):
-            return surveyed(members, self.observed(), complete, self.precisions, done), None
-        values = members.members
-        there = complete.to(values.device)
-        return survey(values, torch.arange(len(values), device=values.device), there), ~values.isnan().any(-1)
+        return replace(self, present=left.present, survey=found, notes=(*notes, *left.notes))._left(left.cases)
 
     def _left(self, complete: Tensor) -> "Cases":
         """The cases that are left, the same object where that is all."""
@@ -423,12 +398,7 @@ class Cases:
         forecast = self.forecast
         if self.present is None or not isinstance(forecast, Ensemble):
             return self
-        weights = self.present.to(forecast.members)
-        weights = weights if forecast.weights is None else weights * forecast.weights
-        there = torch.where(self.present[..., None], forecast.members, 0.0)
-        mean = there.sum(-2, keepdim=True) / self.present.sum(-1)[..., None, None]
-        filled = Ensemble(torch.where(self.present[..., None], forecast.members, mean), weights, forecast.reference)
-        return replace(self, forecast=filled)
+        return replace(self, forecast=without_gaps(forecast, self.present))
 
     def require_complete(self) -> "Cases":
         """The same after everything that is missing, infinite or does not fit has been refused.
@@ -470,34 +440,6 @@ def as_ensemble(values: Any, y: Any = None, axes: Axes | None = None) -> Ensembl
     return found
 
 
-def target_names(labels: Labels, n_targets: int) -> tuple[str, ...]:
-    """What targets are called by their labels; y1, y2, ... where they have none."""
-    if labels.targets is None:
-        return tuple(f"y{d + 1}" for d in range(n_targets))
-    names = tuple(_name(label) for label in labels.targets)
-    if not all(name.strip() for name in names):
-        place = next(place for place, name in enumerate(names) if not name.strip())
-        raise ValueError(f"target {place + 1} of {len(names)} has an empty name; give every target a name of its own")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"target {twice!r} occurs more than once; give every target a name of its own")
-    return names
-
-
-def _name(label: Any) -> str:
-    if isinstance(label, tuple):
-        return ", ".join(_name(part) for part in label)
-    return str(label).removesuffix(" 00:00:00") if hasattr(label, "isoformat") else str(label)
-
-
-def refuse_infinite(values: Tensor, said: str) -> None:
-    """Refuse infinite values; NaN is passed over."""
-    # the extremes first: a mask of a large array would copy it, and NaN is an extreme too
-    if not bool(torch.stack(values.aminmax()).isfinite().all()) and bool(values.isinf().any()):
-        verb = "has" if said == "y" else "have"
-        raise ValueError(f"{said} {verb} {int(values.isinf().sum())} infinite values; NaN marks a missing one")
-
-
 def _in_order_of(wanted: Labels, ensemble: Ensemble, own: Labels) -> tuple[Ensemble, Tensor | None]:
     """An ensemble with cases and targets where labels want them, and where each case was."""
     cases = positions(own.cases, wanted.cases, "the forecast")
@@ -518,26 +460,18 @@ def _coordinates(value: Any, order: Tensor | None) -> dict[str, Any]:
 
 
 def _selected(forecast: Forecast, cases: Tensor) -> Forecast:
-    if isinstance(forecast, Ensemble):
-        return forecast.select(cases)
-    if not can_be_cut(forecast):
+    try:
+        return select_cases(forecast, cases)
+    except CannotBeCut:
         raise ValueError(
             f"cases with a missing observation cannot be cut out of {described(forecast)}; drop them from y and the "
             "forecast before, or pass draws as an Ensemble"
-        )
-    return select_cases(forecast, cases)
+        ) from None
 
 
-def _n_cases(forecast: Forecast | LazyMembers) -> int:
-    if isinstance(forecast, Distribution):
-        return forecast.batch_shape[-1] if forecast.batch_shape else 0
-    return forecast.shape[0] if isinstance(forecast, LazyMembers) else forecast.n_cases
-
-
-def _n_targets(forecast: Forecast | LazyMembers) -> int:
-    if isinstance(forecast, Distribution):
-        return forecast.event_shape[-1] if forecast.event_shape else 0
-    return forecast.shape[2] if isinstance(forecast, LazyMembers) else forecast.n_targets
+def _length(shape: Sequence[int]) -> int:
+    """The length of the last axis, zero where there is none."""
+    return shape[-1] if shape else 0
 
 
 def _device(cases: Cases) -> torch.device:

@@ -4,9 +4,8 @@ import math
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
-from prerank.arrays.conversion import described
+from prerank.arrays.conversion import described, is_forecast
 from prerank.arrays.fill_values import SMALLEST_FILL, refuse_fill_values
 from prerank.forecasts.ensemble import Ensemble
 from prerank.forecasts.mixture import GaussianMixture
@@ -21,20 +20,13 @@ def require_fitting(y: Tensor, forecast: Forecast, what: str = "the forecast", f
 
     Leading axes need only broadcast; with `follows` those of y are the forecast's, or left out.
     """
-    if isinstance(forecast, Ensemble):
-        batch, targets = forecast.members.shape[:-2], forecast.n_targets
-    elif isinstance(forecast, Distribution):
-        require_vector_distribution(forecast, y.shape[-2])
-        batch, targets = forecast.batch_shape, forecast.event_shape[-1]
-    else:
+    if not is_forecast(forecast):
         raise TypeError(f"{what} is {described(forecast)}; pass an Ensemble, a GaussianMixture or a torch distribution")
+    require_vector_distribution(forecast, y.shape[-2])
+    batch, targets = forecast.batch_shape, forecast.event_shape[-1]
     if 0 in y.shape[-2:]:
         raise ValueError(f"y of shape {tuple(y.shape)} holds no case or no target; at least one of each is needed")
-    if isinstance(forecast, Ensemble) and forecast.n_members == 0:
-        raise ValueError(
-            f"{what} has shape {tuple(forecast.members.shape)} (cases, members, targets): no members; "
-            "at least one is needed"
-        )
+    require_some(forecast, what)
     if (batch[-1], targets) != tuple(y.shape[-2:]):
         raise ValueError(
             f"y has shape {tuple(y.shape)}, but {what} is for {batch[-1]} cases and {targets} targets; "
@@ -48,6 +40,18 @@ def require_fitting(y: Tensor, forecast: Forecast, what: str = "the forecast", f
         raise ValueError(
             f"the leading axes {tuple(batch[:-1])} of {what} and {tuple(y.shape[:-2])} of y do not go together; "
             f"give both the same, or leave them out of {'y' if follows else 'one'}"
+        )
+
+
+def require_some(forecast: Forecast, what: str = "the forecast") -> None:
+    """Refuse a forecast without cases, members or targets."""
+    sizes = {"cases": forecast.batch_shape[-1], "targets": forecast.event_shape[-1]}
+    if isinstance(forecast, Ensemble):
+        sizes = {"cases": sizes["cases"], "members": forecast.n_members, "targets": sizes["targets"]}
+    none = [name for name, size in sizes.items() if not size]
+    if none:
+        raise ValueError(
+            f"{what} has shape {tuple(sizes.values())} ({', '.join(sizes)}): no {none[0]}; at least one of each is needed"
         )
 
 
@@ -115,17 +119,27 @@ def require_parameters(forecast: Forecast) -> None:
         )
 
 
-def require_case_weights(weights: Tensor, what: str, cases: Tensor) -> None:
-    """Refuse weights (N,) of cases that are no weights; `cases` are the numbers by which a message names them."""
+def require_case_weights(
+    weights: Tensor, what: str, shape: tuple[int, ...], cases: Tensor | None = None, *, some: bool = True
+) -> Tensor:
+    """The weights, one per case, after those have been refused that are none.
+
+    `cases` are the numbers by which a message names cases, without them their positions; with `some` not all may be zero.
+    """
+    if tuple(weights.shape) != tuple(shape):
+        raise ValueError(f"{what} has shape {tuple(weights.shape)}; one number per case is {tuple(shape)}")
     bad = ~weights.isfinite() | (weights < 0)
     if bool(bad.any()):
-        first = int(bad.nonzero()[0])
+        place = bad.nonzero()[0]
+        first = [int(i) for i in (place if cases is None else cases[place])]
         raise ValueError(
-            f"{int(bad.sum())} of {len(weights)} {what} are negative, NaN or infinite, the first "
-            f"({float(weights[first]):g}) for case {int(cases[first])}; a weight is a finite number of zero or more"
+            f"{int(bad.sum())} of {weights.numel()} {what} are negative, NaN or infinite, the first "
+            f"({float(weights[tuple(place)]):g}) for case {first[0] if len(first) == 1 else tuple(first)}; a weight is a "
+            "finite number of zero or more"
         )
     total = float(weights.double().sum())
-    if not total > 0:
-        raise ValueError(f"all {len(weights)} {what} are zero; at least one must be positive")
+    if some and not total > 0:
+        raise ValueError(f"all {weights.numel()} {what} are zero; at least one must be positive")
     if total == math.inf:
         raise ValueError(f"{what} sum to more than the largest number; divide them by their largest")
+    return weights

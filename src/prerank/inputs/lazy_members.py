@@ -59,6 +59,21 @@ class LazyMembers:
         return tuple(self.array.shape)
 
     @property
+    def batch_shape(self) -> torch.Size:
+        """Cases, as forecasts in memory have it."""
+        return torch.Size(self.shape[:1])
+
+    @property
+    def event_shape(self) -> torch.Size:
+        """Targets, as forecasts in memory have it."""
+        return torch.Size(self.shape[2:])
+
+    @property
+    def n_members(self) -> int:
+        """Number of members M."""
+        return self.shape[1]
+
+    @property
     def precision(self) -> torch.dtype | None:
         return precision_of(np.empty(0, dtype=self.array.dtype))
 
@@ -88,7 +103,7 @@ class LazyMembers:
         return array if self.targets is None else array[..., self.targets]
 
 
-def surveyed(
+def survey_in_chunks(
     members: LazyMembers,
     y: Tensor,
     complete: Tensor,

@@ -75,11 +75,9 @@ class CaseIndex:
         values = self.named(values, what)
         rows = self.rows(values, what)
         tensor = as_tensor(values, what).to(device)
-        if tensor.shape != (self.n_given,):
-            raise ValueError(f"{what} has shape {tuple(tensor.shape)}; one number per case is ({self.n_given},)")
-        tensor = tensor[rows.to(device)]
-        require_case_weights(tensor, what, self.kept)
-        return tensor
+        if len(rows) and tensor.shape == (self.n_given,):
+            return require_case_weights(tensor[rows.to(device)], what, (len(rows),), self.kept)
+        return require_case_weights(tensor, what, (self.n_given,))
 
     def table(self, values: Any, what: str) -> Tensor:
         """Rows (n_left, ...) of a table with one row per case, or its numbers where there is one per case."""

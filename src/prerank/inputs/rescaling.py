@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import AffineTransform, Distribution, MultivariateNormal, TransformedDistribution
 
-from prerank.forecasts import Ensemble, Forecast, GaussianMixture
+from prerank.forecasts.ensemble import in_units
+from prerank.forecasts.sampling import Forecast
 
 _TENFOLD = 10.0
 _SOME = 10_000  # values that the typical size of a target is taken from
@@ -83,7 +83,7 @@ class Units(NamedTuple):
     def of_forecast(self, forecast: Forecast) -> Forecast:
         """The same forecast in these units."""
         for divisor in self.divisors:
-            forecast = divided(forecast, divisor)
+            forecast = in_units(forecast, divisor)
         return forecast
 
 
@@ -160,20 +160,3 @@ def _type_name(dtype: torch.dtype) -> str:
 
 def _fold(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio < 1e6 else f"{ratio:.1g}"
-
-
-def divided(forecast: Forecast, spread: Tensor) -> Forecast:
-    """The same forecast with each target divided by a number."""
-    if isinstance(forecast, Ensemble):
-        reference = forecast.reference
-        if reference is not None:
-            reference = divided(reference, spread)  # type: ignore[arg-type]
-        return Ensemble(forecast.members / spread.to(forecast.members), forecast.weights, reference)
-    if isinstance(forecast, GaussianMixture):
-        spread = spread.to(forecast.loc)
-        return GaussianMixture(forecast.logits, forecast.loc / spread, forecast.scale_tril / spread[:, None])
-    if isinstance(forecast, MultivariateNormal):
-        spread = spread.to(forecast.loc)
-        return MultivariateNormal(forecast.loc / spread, scale_tril=forecast.scale_tril / spread[:, None])
-    assert isinstance(forecast, Distribution)
-    return TransformedDistribution(forecast, AffineTransform(torch.zeros_like(spread), 1 / spread, event_dim=1))

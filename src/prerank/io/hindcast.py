@@ -13,6 +13,7 @@ import pandas as pd
 
 from prerank._wording import counted
 from prerank.io.errors import DataError, by_option, listed
+from prerank.io.time_axes import ValidTimes, comparable, times_of
 
 STANDARD_NAMES = {
     "realization": "member",
@@ -89,13 +90,13 @@ def observed_along(
     """Observations on a time axis taken at start + lead, NaN where there is none."""
     valid, step, how = _valid_times(forecast, start, lead, units)
     observed, notes = _with_a_time(observed, time)
-    seen = _times(observed[time], time)
+    seen = times_of(observed[time], time)
     if (seen.unit == "number") != (valid.unit == "number"):
         raise DataError(
             f"{time!r} holds {seen.like} and {start!r} + {lead!r} is like {valid.like}, so they cannot be matched; give "
             "both dates, or both numbers"
         )
-    wanted, keys, resolution = _comparable(valid, seen, step, time)
+    wanted, keys, resolution = comparable(valid, seen, step, time)
     order = np.argsort(keys, kind="stable")
     place = np.clip(np.searchsorted(keys, wanted, sorter=order), 0, len(keys) - 1)
     rows = order[place]
@@ -132,78 +133,25 @@ def _with_a_time(observed: Any, time: Hashable) -> tuple[Any, list[str]]:
     return observed.isel({time: ~absent}), [note]
 
 
-class _Times(NamedTuple):
-    """Times as numbers: seconds and months since 1970, or plain numbers (then they are years, or count something)."""
-
-    unit: str
-    seconds: np.ndarray
-    months: np.ndarray
-    like: str
-    calendar: str = "standard"
-
-
-def _times(coordinate: Any, name: Hashable) -> _Times:
-    values = np.asarray(coordinate.values)
-    like = str(coordinate.values.ravel()[0]) if values.size else "nothing"
-    if values.dtype.kind in "OUS":
-        values = _from_objects(values, name)
-        if hasattr(values.ravel()[0], "calendar"):
-            return _of_calendar(values, like)
-    if values.dtype.kind == "M":
-        seconds = values.astype("datetime64[s]").astype(np.int64).astype(float)
-        return _Times("time", seconds, values.astype("datetime64[M]").astype(np.int64), like)
-    if values.dtype.kind not in "iuf":
-        raise DataError(f"{name!r} holds {like!r}, which is neither a date nor a number")
-    numbers = values.astype(float)
-    return _Times("number", numbers, np.floor(numbers), like)
-
-
-def _from_objects(values: np.ndarray, name: Hashable) -> np.ndarray:
-    first = values.ravel()[0]
-    if hasattr(first, "calendar"):
-        ordinary = ("standard", "gregorian", "proleptic_gregorian")
-        if all(one.calendar in ordinary for one in values.ravel()):
-            return np.array([one.isoformat() for one in values.ravel()], "datetime64[s]").reshape(values.shape)
-        return values
-    try:
-        return np.array([np.datetime64(str(one)) for one in values.ravel()], "datetime64[s]").reshape(values.shape)
-    except ValueError:
-        raise DataError(f"{name!r} holds {str(first)!r}, which is no date; write dates as 2024-01-31") from None
-
-
-def _of_calendar(values: np.ndarray, like: str) -> _Times:
-    """Dates of a calendar with other lengths of years, as seconds in that calendar."""
-    import cftime
-
-    calendar = values.ravel()[0].calendar
-    seconds = cftime.date2num(values, "seconds since 1970-01-01", calendar=calendar)
-    months = np.array([12 * (one.year - 1970) + one.month - 1 for one in values.ravel()]).reshape(values.shape)
-    return _Times("time", np.asarray(seconds, dtype=float), months, like, calendar)
-
-
-class _Valid(NamedTuple):
-    unit: str
-    seconds: np.ndarray | None
-    months: np.ndarray | None
-    like: str
-    calendar: str
-
-
-def _valid_times(forecast: Any, start: Hashable, lead: Hashable, units: str | None) -> tuple[_Valid, str, str]:
+def _valid_times(forecast: Any, start: Hashable, lead: Hashable, units: str | None) -> tuple[ValidTimes, str, str]:
     """When the forecast is for (starts, leads): of a coordinate, or start + lead; what it is counted in, and how it came."""
     known = _valid_coordinate(forecast, start, lead)
     if known is not None and units is None:
-        times = _times(known.transpose(start, lead), known.name)
-        return _Valid(times.unit, times.seconds, times.months, times.like, times.calendar), "s", f"as {known.name} says"
+        times = times_of(known.transpose(start, lead), known.name)
+        return (
+            ValidTimes(times.unit, times.seconds, times.months, times.like, times.calendar),
+            "s",
+            f"as {known.name} says",
+        )
     for dim in (start, lead):
         if dim not in forecast.coords:
             raise DataError(f"the dimension {dim!r} has no coordinate, so when a forecast is for is not known; add one")
-    begin = _times(forecast[start], start)
+    begin = times_of(forecast[start], start)
     ahead = np.asarray(forecast[lead].values)
     if ahead.dtype.kind == "m" and units is None:
         seconds = ahead.astype("timedelta64[s]").astype(float)
         return (
-            _Valid("time", begin.seconds[:, None] + seconds, None, begin.like, begin.calendar),
+            ValidTimes("time", begin.seconds[:, None] + seconds, None, begin.like, begin.calendar),
             "s",
             "a length of time",
         )
@@ -212,7 +160,7 @@ def _valid_times(forecast: Any, start: Hashable, lead: Hashable, units: str | No
     unit = _unit_of(forecast[lead], lead, units)
     if begin.unit == "number":
         total = begin.seconds[:, None] + ahead.astype(float)
-        return _Valid("number", total, None, begin.like, "standard"), "number", "numbers"
+        return ValidTimes("number", total, None, begin.like, "standard"), "number", "numbers"
     if unit is None:
         raise DataError(
             f"{lead!r} has no units, such as days; say them {by_option('lead_units')}, one of {', '.join(LEAD_UNITS)}"
@@ -221,13 +169,13 @@ def _valid_times(forecast: Any, start: Hashable, lead: Hashable, units: str | No
     if kind == "M":
         steps = np.floor(ahead.astype(float) * size + 1e-9) - (str(lead).lower() in _FIRST_IS_ONE)
         words = f"{unit}s" + (", the first one that of the start" if str(lead).lower() in _FIRST_IS_ONE else "")
-        return _Valid("time", None, begin.months[:, None] + steps, begin.like, begin.calendar), unit, words
+        return ValidTimes("time", None, begin.months[:, None] + steps, begin.like, begin.calendar), unit, words
     seconds = ahead.astype(float) * size
     centred = bool(len(ahead)) and np.allclose(ahead.astype(float) % 1, 0.5)
     if centred:  # the middle of a day is that day's mean
         seconds = np.floor(ahead.astype(float)) * size
     words = f"{unit}s" + (f", {ahead.ravel()[0]:g} being the first" if centred else "")
-    return _Valid("time", begin.seconds[:, None] + seconds, None, begin.like, begin.calendar), "s", words
+    return ValidTimes("time", begin.seconds[:, None] + seconds, None, begin.like, begin.calendar), "s", words
 
 
 def _valid_coordinate(forecast: Any, start: Hashable, lead: Hashable) -> Any:
@@ -260,51 +208,6 @@ def _unit_named(word: str) -> str | None:
     word = word.lower()
     word = _SHORT.get(word, word)
     return next((one for one in (word, word.removesuffix("s")) if one in _UNITS), _SHORT.get(word.removesuffix("s")))
-
-
-def _comparable(valid: _Valid, seen: _Times, step: str, time: Hashable) -> tuple[np.ndarray, np.ndarray, str]:
-    """Numbers that are equal where times are the same: to the second, or by day, month or year as observations are."""
-    if valid.unit == "number":
-        assert valid.seconds is not None
-        return valid.seconds, _once(seen.seconds, valid.seconds, time, "number"), ""
-    if valid.seconds is None:
-        assert valid.months is not None
-        if step == "year":
-            return valid.months // 12, _once(seen.months // 12, valid.months // 12, time, "year"), ", by calendar year"
-        return valid.months, _once(seen.months, valid.months, time, "month"), ", by calendar month"
-    if valid.calendar != seen.calendar:
-        raise DataError(
-            f"forecasts are in the calendar {valid.calendar!r} and observations in {seen.calendar!r}; convert one of them"
-        )
-    if np.isin(valid.seconds, seen.seconds).any():
-        return valid.seconds, _once(seen.seconds, valid.seconds, time, "time"), ""
-    days, seen_days = valid.seconds // 86400, seen.seconds // 86400
-    if len(np.unique(seen_days)) == len(seen_days) and np.isin(days, seen_days).any() and _distinct(days):
-        return days, seen_days, ", by day"
-    if valid.months is None and valid.calendar == "standard":
-        months = valid.seconds.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64)
-        alone = len(np.unique(seen.months)) == len(seen.months)
-        if alone and np.isin(months, seen.months).any() and _distinct(months):
-            return months, seen.months, ", by calendar month"
-    return valid.seconds, _once(seen.seconds, valid.seconds, time, "time"), ""
-
-
-def _distinct(keys: np.ndarray) -> bool:
-    """Whether the leads of every start have keys of their own."""
-    return all(len(np.unique(row)) == len(row) for row in keys)
-
-
-def _once(keys: np.ndarray, wanted: np.ndarray, time: Hashable, what: str) -> np.ndarray:
-    """The keys of observations; one that is wanted and occurs twice is refused."""
-    there, count = np.unique(keys, return_counts=True)
-    twice = there[(count > 1) & np.isin(there, wanted)]
-    if len(twice):
-        places = np.flatnonzero(keys == twice[0])
-        advice = "keep one of each" if what in ("time", "number") else f"give means of each {what}"
-        raise DataError(
-            f"{len(places)} observations stand at one {what} of {time!r}, at positions {places[0]} and {places[1]}; {advice}"
-        )
-    return keys
 
 
 def _said(array: Any, dim: Hashable) -> str:

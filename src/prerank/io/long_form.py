@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from prerank._wording import counted
-from prerank.io.errors import DataError
+from prerank.io.errors import DataError, by_option
 from prerank.io.label_order import coded_labels, factorised, own_values
 
 _LARGEST_SPARSE = 10_000_000  # values; beyond it a table must fill a twentieth of its cases x members x targets
@@ -59,6 +59,39 @@ class Matched(NamedTuple):
     block: str | None = None
     by: str | None = None
     layout: Any = None
+
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset` of forecast (case, member, target) and observation (case, target), with labels.
+
+        Returns
+        -------
+        xarray.Dataset
+            Variables "forecast" and "observation"; kept columns are coordinates along the cases.
+        """
+        from prerank.forecasts.labelled import as_data_array
+
+        forecast = as_data_array(np.asarray(self.members), self.y)
+        columns = {str(name): ("case", values.to_numpy()) for name, values in self.columns.items()}
+        kept = {name: column for name, column in columns.items() if name not in forecast.coords}
+        observation = forecast.isel(member=0, drop=True).copy(data=self.y.to_numpy())
+        return forecast.to_dataset().assign(observation=observation).assign_coords(kept)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A table with a row per case, member and target, and its observation; `from_long` reads it.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns of the cases, "member", "target", "value", kept columns and "observation".
+        """
+        from prerank.forecasts.labelled import as_long_frame
+
+        frame = as_long_frame(np.asarray(self.members), self.y)
+        n_members, n_targets = self.members.shape[1:]
+        for name, values in self.columns.items():
+            if name not in frame.columns:
+                frame[str(name)] = values.to_numpy().repeat(n_members * n_targets)
+        return frame.assign(observation=np.repeat(self.y.to_numpy(), n_members, axis=0).reshape(-1))
 
 
 def from_long(
@@ -171,7 +204,9 @@ def _require_columns(frame: pd.DataFrame, what: str, labels: dict[str, str], val
     for name, meaning in {**labels, values: role}.items():
         if name not in frame.columns:
             there = ", ".join(repr(column) for column in list(frame.columns)[:12])
-            raise DataError(f"the {what} have no column {name!r}, only {there}; say which one is the {meaning}")
+            raise DataError(
+                f"the {what} have no column {name!r}, only {there}; name the one of {meaning}s {by_option(meaning)}"
+            )
     for name in labels:
         absent = frame[name].isna().to_numpy()
         if absent.any():

@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from prerank.io.errors import DataError, by_option
+from prerank.io.dimensions import (
+    MODELS,
+    PARTS,
+    about_overlap,
+    in_order_of,
+    part_of_date,
+    per_case,
+    start_and_lead,
+    time_axis,
+    without_single,
+)
+from prerank.io.errors import DataError, by_option, listed
 from prerank.io.hindcast import observed_along, roles_of
 from prerank.io.long_form import Matched, require_real
 from prerank.io.stores import opened
@@ -48,10 +59,10 @@ def read_variables(
     along = [dim for dim in forecast.dims if dim in members_dims]
     if len(along) != 1:
         raise DataError(
-            f"{forecast.name!r} has the dimensions {_listed(forecast.dims)}; exactly one holds the members, say which "
+            f"{forecast.name!r} has the dimensions {listed(forecast.dims)}; exactly one holds the members, say which "
             f"{by_option('member')}"
         )
-    hindcast = _start_and_lead(forecast, roles, case, joint or target)
+    hindcast = start_and_lead(forecast, roles, case, joint or target)
     if (
         need_observations
         or observations is not None
@@ -64,23 +75,26 @@ def read_variables(
     else:
         observed = forecast.isel({along[0]: 0}, drop=True).astype(float) * np.nan
     notes: tuple[str, ...] = ()
-    forecast, observed = _without_single(forecast, observed, along[0], hindcast)
+    forecast, observed = without_single(forecast, observed, along[0], hindcast)
     if hindcast is not None and not {*hindcast} <= {*observed.dims}:
-        time = _time_axis(observed, forecast, other)
+        time = time_axis(observed, forecast, other)
         observed, notes = observed_along(forecast, *hindcast, observed, time, lead_units)
     dims = [dim for dim in forecast.dims if dim != along[0]]
     cases, targets = _roles(dims, case, target, joint, hindcast, str(forecast.name))
+    for dim in (dim for dim in cases if dim in MODELS and dim not in observed.dims):
+        observed = observed.expand_dims({dim: forecast.indexes.get(dim, range(forecast.sizes[dim]))})
+        notes += (f"observations: the same for every {dim}",)
     if set(observed.dims) != {*cases, *targets}:
         raise DataError(
-            f"the observations {observed.name!r} have the dimensions {_listed(observed.dims)} and the forecasts "
-            f"{forecast.name!r} {_listed(forecast.dims)}; they need the same, apart from the members"
+            f"the observations {observed.name!r} have the dimensions {listed(observed.dims)} and the forecasts "
+            f"{forecast.name!r} {listed(forecast.dims)}; they need the same, apart from the members"
         )
     _refuse_other_units(forecast, observed)
     order = {dim: np.arange(forecast.sizes[dim]) for dim in (*cases, *targets)}
     for dim in order:
         place = type(forecast)(order[dim], dims=(dim,), coords={dim: forecast[dim]} if dim in forecast.coords else None)
-        order[dim] = _in_order_of(observed, place, (dim,), "the forecast").values
-    forecast = _in_order_of(observed, forecast, (*cases, *targets), "the forecast")
+        order[dim] = in_order_of(observed, place, (dim,), "the forecast").values
+    forecast = in_order_of(observed, forecast, (*cases, *targets), "the forecast")
     n_cases, n_targets = (int(np.prod([observed.sizes[dim] for dim in dims])) for dims in (cases, targets))
     y = require_real(observed.transpose(*cases, *targets), f"the variable {observed.name!r}").values
     members = require_real(forecast.transpose(*cases, along[0], *targets), f"the variable {forecast.name!r}").data
@@ -96,14 +110,14 @@ def read_variables(
         y.reshape(n_cases, n_targets), index=_labels(observed, cases), columns=_target_labels(observed, targets)
     )
     columns = {
-        name: _part_of_date(observed, cases, name)
+        name: part_of_date(observed, cases, name)
         if name in PARTS and name not in own.variables and name not in other.variables
-        else _per_case(own if name in own.variables else other, name, cases, observed)
+        else per_case(own if name in own.variables else other, name, cases, observed)
         for name in keep
     }
     block = None
     if hindcast is not None and hindcast[0] in cases:
-        more, block = _about_overlap(forecast, *hindcast, columns, observed, cases)
+        more, block = about_overlap(forecast, *hindcast, columns, observed, cases)
         notes += more
     members = members.reshape(n_cases, sizes[len(cases)], n_targets)
     if not isinstance(members, np.ndarray):
@@ -159,7 +173,7 @@ def _variable(
     there = list(dataset.data_vars)
     if name is not None:
         if name not in there:
-            raise DataError(f"{path} has no variable {name!r}, only {_listed(there)}; name one {option}")
+            raise DataError(f"{path} has no variable {name!r}, only {listed(there)}; name one {option}")
         return dataset[name]
     what = "forecasts" if along is None else "observations"
     fitting = _fitting(dataset, members, along, keep, hindcast)
@@ -169,7 +183,7 @@ def _variable(
         alike = alike or [key for key in fitting if own and dataset[key].attrs.get("standard_name") == own]
         fitting = alike if len(alike) == 1 else fitting
     if len(fitting) != 1:
-        described = ", ".join(f"{key!r} {_listed(dataset[key].dims)}" for key in there[:12]) or "none at all"
+        described = ", ".join(f"{key!r} {listed(dataset[key].dims)}" for key in there[:12]) or "none at all"
         raise DataError(
             f"{path} has {len(fitting)} variables that could be the {what}, among {described}; name one {option}"
         )
@@ -194,76 +208,6 @@ def _fitting(
     return same or [key for key in fitting if not dims[key] <= along] if hindcast else same
 
 
-def _start_and_lead(
-    forecast: Any, roles: dict[Any, str], case: Sequence[str], targets: Sequence[str]
-) -> tuple[str, str] | None:
-    """The dimensions of starts and leads of a hindcast, as they are named or recognised; None for another forecast."""
-    found = {role: dim for dim, role in roles.items() if dim in forecast.dims}
-    start = found.get("start", case[0] if len(case) == 1 and found.get("lead") else None)
-    lead = found.get("lead", targets[0] if len(targets) == 1 and found.get("start") else None)
-    return None if start is None or lead is None or start == lead else (start, lead)
-
-
-def _time_axis(observed: Any, forecast: Any, dataset: Any) -> str:
-    """The dimension of observations that holds times."""
-    roles = roles_of(dataset)
-    times = [dim for dim in observed.dims if roles.get(dim) in ("time", "start")]
-    times = times or [dim for dim in observed.dims if dim not in forecast.dims]
-    if len(times) != 1 or times[0] not in observed.coords:
-        raise DataError(
-            f"the observations {observed.name!r} have the dimensions {_listed(observed.dims)}, of which one must be of "
-            "times with a coordinate; call it time"
-        )
-    return str(times[0])
-
-
-def _without_single(forecast: Any, observed: Any, member: str, hindcast: tuple[str, str] | None) -> tuple[Any, Any]:
-    """Both without dimensions of length one that the other lacks, such as a height."""
-    kept = {member, *(hindcast or ())}
-    only = [dim for dim in forecast.dims if forecast.sizes[dim] == 1 and dim not in kept and dim not in observed.dims]
-    left = {*forecast.dims} - {*only}
-    alone = [dim for dim in observed.dims if observed.sizes[dim] == 1 and dim not in forecast.dims]
-    if hindcast is not None and len(observed.dims) - len(alone) < 1:
-        alone = [dim for dim in alone if dim not in roles_of(observed.to_dataset(name="observed"))]
-    if not left - {member}:
-        return forecast, observed
-    return forecast.isel(dict.fromkeys(only, 0), drop=True), observed.isel(dict.fromkeys(alone, 0), drop=True)
-
-
-PARTS = ("year", "season", "month")
-
-
-def _part_of_date(observed: Any, cases: Sequence[str], name: str) -> np.ndarray:
-    """The year, season or month of the dates of the cases."""
-    dated = [dim for dim in cases if dim in observed.coords and hasattr(observed[dim], "dt")]
-    dated = [dim for dim in dated if np.asarray(observed[dim].values).dtype.kind == "M"] or dated[:0]
-    if len(dated) != 1:
-        raise DataError(
-            f"there is no variable {name!r}, and no dimension of dates among {_listed(cases)} that has a {name}"
-        )
-    part = getattr(observed[dated[0]].dt, name)
-    return _per_case(part.to_dataset(name=name), name, cases, observed)
-
-
-def _about_overlap(
-    forecast: Any, start: str, lead: str, columns: dict[str, np.ndarray], observed: Any, cases: Sequence[str]
-) -> tuple[tuple[str, ...], str | None]:
-    """Starts that follow each other before the last lead is over share observations: years of starts as blocks."""
-    starts = forecast.indexes.get(start)
-    if not isinstance(starts, pd.DatetimeIndex) or len(starts) < 2 or lead not in (*cases, *observed.dims):
-        return (), None
-    gap = np.diff(np.sort(starts.asi8.astype(float))).min() / {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}[starts.unit]
-    years = starts.year.nunique()
-    if years < 2 or years == len(starts) or gap > 300 * 86400:
-        return (), None
-    if "year" not in columns:
-        columns["year"] = _part_of_date(observed, cases, "year")
-    return (
-        f"blocks: {years} years of {start}, as neighbouring starts depend on each other; say otherwise with --block "
-        "COLUMN, or none",
-    ), "year"
-
-
 def _roles(
     dims: Sequence[str],
     case: Sequence[str],
@@ -277,14 +221,16 @@ def _roles(
 
     for dim in (*case, *target, *joint):
         if dim not in dims:
-            raise DataError(f"{name!r} has no dimension {dim!r}, only {_listed(dims)}; name one of them")
+            raise DataError(f"{name!r} has no dimension {dim!r}, only {listed(dims)}; name one of them")
     if joint:
         target, case = joint, [dim for dim in dims if dim not in joint]
         if not case:
-            raise DataError(f"{name!r} is joint across all of {_listed(dims)}, so there are no cases; leave one out")
+            raise DataError(f"{name!r} is joint across all of {listed(dims)}, so there are no cases; leave one out")
     elif hindcast is not None and not case:
         case = [hindcast[0]]
-    cases = [dim for dim in dims if dim in case or (not case and dim in USUAL_NAMES["case"] and dim not in target)]
+    case = [*case, *(dim for dim in dims if dim in MODELS and dim not in (*case, *target))] if case else case
+    usual = (*USUAL_NAMES["case"], *MODELS)
+    cases = [dim for dim in dims if dim in case or (not case and dim in usual and dim not in target)]
     left = [dim for dim in dims if dim not in cases]
     unknown = [
         dim
@@ -294,19 +240,9 @@ def _roles(
     if unknown or not cases:
         which = f"whether {unknown[0]!r} holds cases or targets" if unknown else "which one holds the cases"
         raise DataError(
-            f"{name!r} has the dimensions {_listed(dims)}; say {which} with --case or --joint (case= or joint= in Python)"
+            f"{name!r} has the dimensions {listed(dims)}; say {which} with --case or --joint (case= or joint= in Python)"
         )
     return cases, left
-
-
-def _in_order_of(observed: Any, array: Any, dims: Sequence[str], what: str) -> Any:
-    """The array with the labels of its dimensions in the order of the observations; others than theirs are refused."""
-    from prerank.arrays.labels import positions  # torch loads slowly
-
-    for dim in dims:
-        found = positions(array.indexes.get(dim), observed.indexes.get(dim), what, dim, "the observations")
-        array = array if found is None else array.isel({dim: found})
-    return array
 
 
 def _labels(observed: Any, dims: Sequence[str]) -> pd.Index | None:
@@ -319,20 +255,3 @@ def _labels(observed: Any, dims: Sequence[str]) -> pd.Index | None:
 def _target_labels(observed: Any, dims: Sequence[str]) -> pd.Index | None:
     labels = _labels(observed, dims) if dims else pd.Index([str(observed.name)])
     return pd.Index([", ".join(map(str, label)) for label in labels]) if isinstance(labels, pd.MultiIndex) else labels
-
-
-def _per_case(dataset: Any, name: str, cases: Sequence[str], observed: Any) -> np.ndarray:
-    if name not in dataset.variables and name not in dataset.dims:
-        raise DataError(f"there is no variable {name!r}, only {_listed(dataset.variables)}; name one along the cases")
-    array = dataset[name]
-    if not array.dims or not {*array.dims} <= {*cases}:
-        raise DataError(
-            f"{name!r} has the dimensions {_listed(array.dims)}; it needs one value per case, along {_listed(cases)}"
-        )
-    array = _in_order_of(observed, array, array.dims, repr(name))
-    whole = array.expand_dims({dim: observed.sizes[dim] for dim in cases if dim not in array.dims})
-    return np.asarray(whole.transpose(*cases).values).reshape(-1)
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(repr(name) for name in names) or "none"

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from prerank._reading import require_regular
-from prerank.io.errors import DataError
+from prerank.io.errors import DataError, by_option
 from prerank.io.long_form import Matched, require_real
 from prerank.io.memory import refuse_beyond_memory
 
@@ -34,9 +34,12 @@ def read_npz(
     """
     own = _arrays(forecasts)
     other = own if observations is None else _arrays(observations)
-    members = require_real(_array(own, value, forecasts), f"the array {value!r}")
+    members = require_real(_array(own, value, forecasts, "value"), f"the array {value!r}")
     if need_observations or observations is not None or observation in other:
-        y = require_real(_array(other, observation, observations or forecasts), f"the array {observation!r}")
+        y = require_real(
+            _array(other, observation, observations or forecasts, "observation"),
+            f"the array {observation!r}",
+        )
     else:
         y = _unknown(members, axes)
     if y.ndim == 1 and members.ndim == 2 and axes is None:
@@ -114,8 +117,9 @@ def _numbers(found: object, name: str, path: Path) -> np.ndarray:
     return found
 
 
-def _array(arrays: dict[str, np.ndarray], name: str, path: Path) -> np.ndarray:
+def _array(arrays: dict[str, np.ndarray], name: str, path: Path, option: str | None = None) -> np.ndarray:
     if name not in arrays:
         there = ", ".join(repr(known) for known in list(arrays)[:12]) or "none at all"
-        raise DataError(f"{path} has no array {name!r}, only {there}; say which one is meant")
+        advice = "name one of them" if option is None else f"name one {by_option(option)}"
+        raise DataError(f"{path} has no array {name!r}, only {there}; {advice}")
     return arrays[name]

@@ -167,7 +167,7 @@ def read_forecasts(
         said["target"] = naming.target[0]
     tables = _table(forecasts), None if observations is None else _table(observations)
     if not (naming.case or said.keys() & {"member", "target"}):
-        tables, found = as_long_form(*tables)
+        tables, found = as_long_form(*tables, said.get("value"))
         said = {**found, **said}
     case = naming.case or said.pop("case", ("case",))
     own, seen = tables
@@ -234,6 +234,9 @@ def kind_of(path: Path) -> str:
     try:
         format_of(path)
     except DataError:
+        hub = next((folder for folder in list(path.parents)[:2] if is_hub(folder)), None) if path.is_dir() else None
+        if hub is not None:
+            raise DataError(f"{path} is part of a forecast hub; give the hub's folder, {hub}, and --model") from None
         if path.is_dir():
             raise DataError(
                 f"{path} is a folder, but no Zarr store and no forecast hub, which has a folder model-output; "

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from prerank.io.errors import DataError
+from prerank.io.errors import DataError, by_option
 
 SERIES = ("unique_id", "item_id")
 TIMES = ("ds", "timestamp")
@@ -24,7 +24,9 @@ _QUANTILE = re.compile(r".*-(lo|hi)-\d+(\.\d+)?|.*-median|.*_ql\d(\.\d+)?|[pq]?0
 Tables = tuple[pd.DataFrame, pd.DataFrame | None]
 
 
-def as_long_form(forecasts: pd.DataFrame, observations: pd.DataFrame | None) -> tuple[Tables, dict[str, Any]]:
+def as_long_form(
+    forecasts: pd.DataFrame, observations: pd.DataFrame | None, value: str | None = None
+) -> tuple[Tables, dict[str, Any]]:
     """The tables, and the names of columns that `from_long` is to be told; others than those of a tool stay as they are.
 
     >>> rows = {"unique_id": "a", "ds": [5, 6, 5, 6], "sample_id": [0, 0, 1, 1], "NHITS": [1.0, 2.0, 3.0, 4.0], "y": 1.5}
@@ -43,7 +45,7 @@ def as_long_form(forecasts: pd.DataFrame, observations: pd.DataFrame | None) -> 
     if seen is None:
         there = "forecasts" if observations is None else "observations"
         raise DataError(f"the {there} have no column {' or '.join(map(repr, SEEN))} of observations; add it")
-    value = _only_value(forecasts, {series, time, path, origin, seen})
+    value = value or _only_value(forecasts, {series, time, path, origin, seen})
     if observations is not None:
         forecasts = _joined(forecasts.drop(columns=seen, errors="ignore"), observations, [series, time], seen)
     case = (series,) if origin is None else (series, origin)
@@ -71,7 +73,7 @@ def _only_value(forecasts: pd.DataFrame, known: set[str | None]) -> str:
     if len(numbers) == 1:
         return numbers[0]
     said = ", ".join(map(repr, numbers[:12])) or "none"
-    raise DataError(f"{len(numbers)} columns could hold the sample paths ({said}); keep the one of the model to check")
+    raise DataError(f"{len(numbers)} columns could hold the sample paths ({said}); name one {by_option('value')}")
 
 
 def _joined(forecasts: pd.DataFrame, observations: pd.DataFrame, labels: list[str], seen: str) -> pd.DataFrame:

@@ -4,7 +4,7 @@ A column of times may be split into cases and targets, such as days and hours.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,30 +18,9 @@ from prerank.io.delimited import INDEX
 from prerank.io.errors import DataError, by_option, listed
 from prerank.io.formats import Csv, as_frame, format_of
 from prerank.io.long_form import Matched, coded, filled, refuse_twice
+from prerank.io.time_parts import PARTS, SPLITS, as_times
 
 _OBSERVATIONS = ("observation", "observed", "obs", "y")
-Times = pd.Series
-_SPLITS: dict[str, tuple[str, Callable[[Times], Times], Callable[[Times], Times]]] = {
-    "hour": ("day", lambda times: times.dt.normalize(), lambda times: _time_of_day(times)),
-    "weekday": (
-        "week",
-        lambda times: times.dt.normalize() - pd.to_timedelta(times.dt.day_of_week, unit="D"),
-        lambda times: times.dt.day_of_week + 1,
-    ),
-    "day": (
-        "month",
-        lambda times: times.dt.normalize() - pd.to_timedelta(times.dt.day - 1, unit="D"),
-        lambda times: times.dt.day,
-    ),
-    "month": ("year", lambda times: times.dt.year, lambda times: times.dt.month),
-}
-"""What a column of times can be split into: the name of the cases, the cases, and the targets."""
-_PARTS: dict[str, Callable[[Times], Times]] = {
-    "year": lambda times: times.dt.year,
-    "season": lambda times: times.dt.month.map(lambda month: ("DJF", "MAM", "JJA", "SON")[month % 12 // 3]),
-    "month": lambda times: times.dt.month,
-    "weekday": lambda times: times.dt.day_of_week + 1,
-}
 
 
 @dataclass(frozen=True)
@@ -81,17 +60,21 @@ def read_wide(
     named = [*case, *joint, *([time] if time else [])]
     named += [observation] if observation and (observations is None or observation in table.columns) else []
     for name in named:
-        if name not in table.columns and not (name in joint and name in _SPLITS):
+        if name not in table.columns and not (name in joint and name in SPLITS):
             raise DataError(_not_there(forecasts, name, table, named))
     columns = _members(forecasts, table, members, [*named, *keep])
     time = time or _only_time(forecasts, table, [*named, *columns], bool(case))
-    notes: list[str] = []
+    notes = [f"members: the {len(columns)} columns {listed(columns)}"]
+    proposed = False
     if time is not None:
-        table = table.assign(**{time: _as_times(forecasts, table[time], time)})
+        table = table.assign(**{time: as_times(forecasts, table[time], time)})
+        zone = getattr(table[time].dt, "tz", None)
+        if zone is not None:
+            notes.append(f"{time} is taken in the time zone {zone}")
         if not joint and table[time].dt.normalize().duplicated().any() and not case:
-            joint = ["hour"]
+            joint, proposed = ["hour"], True
             notes.append(f"joint: the hours of a day, of {time}, as nothing else was said")
-    case_columns, target_columns = _split(forecasts, table, time, case, joint, bool(notes))
+    case_columns, target_columns = _split(forecasts, table, time, case, joint, proposed)
     case_codes, case_labels = coded(case_columns)
     if target_columns:
         target_codes, target_labels = coded(target_columns)
@@ -189,42 +172,21 @@ def _only_time(path: Path, table: pd.DataFrame, named: Sequence[str], cases_are_
     )
 
 
-def _as_times(path: Path, column: pd.Series, name: str) -> pd.Series:
-    absent = column.isna().to_numpy()
-    if absent.any():
-        raise DataError(f"{path}: row {int(absent.argmax()) + 1:,} has no {name!r}; every row needs one")
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return column
-    if pd.api.types.is_string_dtype(column):
-        try:
-            return pd.to_datetime(column, format="ISO8601")
-        except (ValueError, TypeError):
-            pass
-    raise DataError(
-        f"{path}: column {name!r} holds {column.iloc[0]!r}, which is no date; write dates as 2024-01-31 13:00"
-    )
-
-
-def _time_of_day(times: pd.Series) -> pd.Series:
-    whole = (times == times.dt.floor("h")).all()
-    return times.dt.hour if whole else times.dt.strftime("%H:%M")
-
-
 def _split(
     path: Path, table: pd.DataFrame, time: str | None, case: Sequence[str], joint: Sequence[str], proposed: bool
 ) -> tuple[list[pd.Series], list[pd.Series]]:
     """The columns of cases and those of targets, with the column of times cut into both where `joint` says so."""
-    parts = [name for name in joint if name not in table.columns or (proposed and name in _SPLITS)]
+    parts = [name for name in joint if name not in table.columns or (proposed and name in SPLITS)]
     targets = [table[name] for name in joint if name not in parts]
     cases = [table[name] for name in case]
     if len(parts) > 1:
-        raise DataError(f"--joint {' and '.join(parts)} both split times; give one of {', '.join(_SPLITS)}")
+        raise DataError(f"--joint {' and '.join(parts)} both split times; give one of {', '.join(SPLITS)}")
     if parts:
         if time is None:
             raise DataError(
                 f"{path} has no column {parts[0]!r}, and no column of times to split by {by_option('time')}"
             )
-        of_case, cut, of_target = _SPLITS[parts[0]]
+        of_case, cut, of_target = SPLITS[parts[0]]
         cases.append(cut(table[time]).rename(of_case))
         targets.append(of_target(table[time]).rename(parts[0]))
     elif time is not None and time not in case and time not in joint:
@@ -265,7 +227,7 @@ def _observed(
         )
     for name in labels:
         if pd.api.types.is_datetime64_any_dtype(table[name]):
-            other = other.assign(**{name: _as_times(observations, other[name], name).astype(table[name].dtype)})
+            other = other.assign(**{name: as_times(observations, other[name], name).astype(table[name].dtype)})
     refuse_twice(pd.factorize(pd.MultiIndex.from_frame(other[labels]))[0], other[labels], "observations")
     try:
         joined = table[labels].merge(other[[*labels, value]].rename(columns={value: "\0"}), on=labels, how="left")["\0"]
@@ -288,11 +250,11 @@ def _per_case(name: str, table: pd.DataFrame, time: str | None, codes: np.ndarra
         return np.asarray(level)
     if name in table.columns:
         column: Any = table[name]
-    elif time is not None and name in _PARTS:
-        column = _PARTS[name](table[time])
+    elif time is not None and name in PARTS:
+        column = PARTS[name](table[time])
     else:
         raise DataError(
-            f"there is no column {name!r}, only {listed(table.columns)}, or of dates {', '.join(_PARTS)}; name one"
+            f"there is no column {name!r}, only {listed(table.columns)}, or of dates {', '.join(PARTS)}; name one"
         )
     numbers, labels = pd.factorize(column)
     first = np.empty(len(cases), dtype=np.int64)

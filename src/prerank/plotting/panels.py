@@ -72,6 +72,18 @@ class GroupHeat(NamedTuple):
         return np.lexsort((np.arange(len(self.groups)), -largest, self.adjusted_p_value))
 
 
+class PlaneHistogram(NamedTuple):
+    """Cases in each cell of the plane of two ranks, observed and expected, (bins, bins); the first rank is the first axis.
+
+    `failed`: further from what is expected than chance allows all cells together at 5 %.
+    """
+
+    names: tuple[str, str]
+    observed: np.ndarray
+    expected: np.ndarray
+    failed: np.ndarray
+
+
 def highest_density(projections: Iterable[ProjectionPanel]) -> float:
     """The upper end of the common axis of all histograms."""
     return min(HIGHEST, max(2.0, 1.08 * max((float(one.heights.max()) for one in projections), default=0.0)))

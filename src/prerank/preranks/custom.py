@@ -1,13 +1,14 @@
 """A pre-rank from any function of a point."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from prerank.arrays import as_tensor
 from prerank.arrays.conversion import described
 from prerank.forecasts import Forecast
 from prerank.preranks.projection import PointwiseProjection
@@ -19,7 +20,8 @@ class Custom:
     """A pre-rank from any function of a point: (..., D) to (...) or (..., K). It sees what the function sees.
 
     The function is given torch tensors; one that can only work with NumPy arrays is given those, and cannot be trained
-    with. It must treat every point alike, whatever stands beside it.
+    with. It must treat every point alike, whatever stands beside it. With `per_case` it also sees the case: it is called
+    with points (N, P, D) and the values of their cases, (N, 1) or (N, 1, L), which must not depend on the observations.
 
     Parameters
     ----------
@@ -29,6 +31,9 @@ class Custom:
         What results call it.
     words : mapping of str to str, optional
         What a word of a reading says of the targets, such as {"biased high": "the highest of {targets} is overdone"}.
+    per_case : array_like, shape (n_cases,) or (n_cases, n_features), optional
+        What the function may know of each case: features, or the position by `numpy.arange(n_cases)`. `check` cuts it with
+        the cases; nothing can be trained with it.
 
     Raises
     ------
@@ -44,11 +49,15 @@ class Custom:
     >>> import numpy as np
     >>> Custom(lambda y: np.median(y, axis=-1)).given(Ensemble(torch.zeros(4, 10, 3)))(torch.ones(4, 11, 3)).unique()
     tensor([1.])
+    >>> early = Custom(lambda y, hour: torch.where(hour < 12, y[..., 0], y[..., 1]), per_case=[3, 15])
+    >>> early.given(Ensemble(torch.zeros(2, 10, 2)))(torch.tensor([[[1.0, 2.0]], [[1.0, 2.0]]])).squeeze()
+    tensor([1., 2.])
     """
 
-    function: Callable[[Any], Any]
+    function: Callable[..., Any]
     name: str = "custom"
     words: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
+    per_case: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if hasattr(self.function, "given"):
@@ -60,6 +69,37 @@ class Custom:
             )
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f"Custom(name={self.name!r}): the name in the table is a text, such as name='maximum'")
+        if self.per_case is not None:
+            values = as_tensor(self.per_case, "per_case")
+            if values.ndim not in (1, 2) or not bool(values.isfinite().all()):
+                raise ValueError(
+                    f"{self.name}: per_case has shape {tuple(values.shape)}; finite numbers, (cases,) or (cases, features)"
+                )
+            object.__setattr__(self, "per_case", values)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether it can be trained with: what belongs to the cases would have to follow the minibatches."""
+        return self.per_case is None
+
+    def select(self, cases: Tensor | slice) -> "Custom":
+        """The same for some of the cases.
+
+        Parameters
+        ----------
+        cases : Tensor or slice
+            Which of them.
+
+        Returns
+        -------
+        Custom
+            With what belongs to these cases.
+        """
+        if self.per_case is None:
+            return self
+        return replace(
+            self, per_case=self.per_case[cases.to(self.per_case.device) if isinstance(cases, Tensor) else cases]
+        )
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
         """Turn a view of a forecast into a projection.
@@ -75,7 +115,8 @@ class Custom:
             A function of points, the same for observations and members.
         """
         view = view_of(view)
-        point = torch.zeros(1, 1, view.n_targets, dtype=view.dtype, device=view.device)
+        n_cases = 1 if self.per_case is None else len(self.per_case)
+        point = torch.zeros(n_cases, 1, view.n_targets, dtype=view.dtype, device=view.device)
         failed = []
         for by_numpy in (False, True):
             try:
@@ -98,7 +139,14 @@ class Custom:
                 f"{self.name}: the function works on NumPy arrays, which carry no gradient; "
                 "write it with torch to train with it"
             )
-        values = self.function(points.detach().cpu().numpy() if by_numpy else points)
+        given = [points]
+        if self.per_case is not None:
+            if len(self.per_case) != points.shape[-3]:
+                raise ValueError(
+                    f"{self.name}: per_case of {len(self.per_case)} cases, got points of {points.shape[-3]}"
+                )
+            given.append(self.per_case[:, None].to(points.device))
+        values = self.function(*(part.detach().cpu().numpy() if by_numpy else part for part in given))
         if not isinstance(values, Tensor | np.ndarray | np.generic):
             raise TypeError(f"it gave {described(values)} instead of an array")
         values = torch.as_tensor(values)

@@ -19,6 +19,8 @@ from prerank.preranks.exchangeable_points import spread_matrix
 from prerank.preranks.joint_cdf import smooth_log_joint_cdf
 from prerank.preranks.point_density import bandwidths, joint_cdf, log_kernel_density
 from prerank.preranks.projection import LinearProjection, Projection
+from prerank.preranks.selection import of_cases
+from prerank.randomness import case_keys, uniform
 
 FOR_A_COVARIANCE = 1000  # draws of a distribution that does not know its own
 
@@ -110,6 +112,24 @@ class View(Protocol):
             Reference draws.
         """
 
+    def uniform(self, name: str, n_cases: int, count: int) -> Tensor:
+        """Uniform numbers for each case, which depend on the seed, their name and the case.
+
+        Parameters
+        ----------
+        name : str
+            What the numbers are for: the same numbers for the same name.
+        n_cases : int
+            Number of cases, named by their positions where the view knows no other names.
+        count : int
+            Numbers for each case.
+
+        Returns
+        -------
+        Tensor, shape (n_cases, count)
+            Numbers between 0 and 1.
+        """
+
 
 @dataclass(frozen=True, eq=False)
 class PointsView:
@@ -121,10 +141,16 @@ class PointsView:
         The points and their weights.
     smooth : bool, default False
         Whether answers have to be differentiable.
+    seed : int, default 0
+        Seed of random numbers.
+    case_ids : Tensor, shape (n_cases,), optional
+        Identifiers on which the random numbers of a case depend; positions by default.
     """
 
     points: Ensemble
     smooth: bool = False
+    seed: int = 0
+    case_ids: Tensor | None = None
 
     @property
     def n_targets(self) -> int:
@@ -205,6 +231,25 @@ class PointsView:
             The points.
         """
         return self.points
+
+    def uniform(self, name: str, n_cases: int, count: int) -> Tensor:
+        """Uniform numbers for each case, which depend on the seed, their name and the case.
+
+        Parameters
+        ----------
+        name : str
+            What the numbers are for: the same numbers for the same name.
+        n_cases : int
+            Number of cases.
+        count : int
+            Numbers for each case.
+
+        Returns
+        -------
+        Tensor, shape (n_cases, count)
+            Numbers between 0 and 1.
+        """
+        return _keyed_uniform(self.seed, self.case_ids, name, n_cases, count, self.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,12 +344,38 @@ class DistributionView:
         """
         return self._drawn(name, n_draws)
 
+    def uniform(self, name: str, n_cases: int, count: int) -> Tensor:
+        """Uniform numbers for each case, which depend on the seed, their name and the case.
+
+        Parameters
+        ----------
+        name : str
+            What the numbers are for: the same numbers for the same name.
+        n_cases : int
+            Number of cases.
+        count : int
+            Numbers for each case.
+
+        Returns
+        -------
+        Tensor, shape (n_cases, count)
+            Numbers between 0 and 1.
+        """
+        return _keyed_uniform(self.seed, self.case_ids, name, n_cases, count, self.device)
+
     @property
     def _knows_its_covariance(self) -> bool:
         return hasattr(type(self.forecast), "covariance_matrix")
 
     def _drawn(self, name: str, n_draws: int) -> Ensemble:
         return equally_weighted_draws(self.forecast, n_draws, self.seed, name, self.case_ids)
+
+
+def _keyed_uniform(
+    seed: int, case_ids: Tensor | None, name: str, n_cases: int, count: int, device: torch.device
+) -> Tensor:
+    ids = torch.arange(n_cases, device=device) if case_ids is None else case_ids.to(device)
+    return uniform(case_keys(seed, ids, name), (count,))
 
 
 class Needs(NamedTuple):
@@ -358,7 +429,7 @@ def needs_of(prerank: "Asking", n_targets: int) -> Needs:
 def _probe(prerank: "Asking", n_targets: int) -> Needs:
     view = _Probe(GaussianMixture(torch.zeros(1, 1), torch.zeros(1, 1, n_targets), torch.eye(n_targets)[None, None]))
     with torch.no_grad():
-        projection = prerank.given(view)
+        projection = of_cases([prerank], slice(0, 1))[0].given(view)
         projection(torch.zeros(1, 1, n_targets))
     return Needs(isinstance(projection, LinearProjection), "draws" in view.asked, "density" in view.asked)
 

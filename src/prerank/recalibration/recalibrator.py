@@ -58,7 +58,8 @@ class Recalibrator(BaseEstimator):
 
     Fit it on cases that the forecast itself was not fitted on, and judge the result on others again: `check(y, corrected)`.
 
-    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `n_features_`, `densities_`
+    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `target_names_` (or None),
+    `n_features_`, `notes_` (what was left out of the fit), `densities_`
     (densities of old PITs, for `prerank.plotting.recalibration.recalibration_figure`) and `tied_` (share of
     repeated observations by target).
 
@@ -104,7 +105,8 @@ class Recalibrator(BaseEstimator):
         `features` (N, L), a few numbers per case, are what the correction may depend on: for calibration given them, and not
         only on average. `case_weights` (N,) say how much a case counts, zero not at all; cases with the same label in
         `blocks` (N,) stay in one fold and count as one in standard errors. `axes` names the axes of an array of members that
-        is not (cases, members, targets), as for `check`.
+        is not (cases, members, targets), and `joint` the dimensions of targets of xarray objects, as for `check`; what is
+        missing, and what has labels, is treated as there, too.
         """
         cases = held_out_cases(forecast, y, axes, joint=joint).along(case_weights=case_weights)
         forecast, y, order = cases.law, cases.observed(), Order.of(cases)

@@ -156,7 +156,7 @@ def require_table(X: Any) -> None:
 def observed_for(y: Any, forecast: Forecast) -> Tensor:
     """Targets (N, D) or (N,) as observations (N, D), where the forecast is."""
     values = target_values(y)
-    place = forecast.members if isinstance(forecast, Ensemble) else getattr(forecast, "loc", None)
+    place = getattr(forecast, "members", getattr(forecast, "loc", None))
     device = None if place is None else place.device
     return torch.as_tensor(values[:, None] if values.ndim == 1 else values, device=device)
 
@@ -226,8 +226,7 @@ def predict_quantiles(
     if isinstance(forecast, GaussianMixture):
         found = marginal_quantiles(forecast, wanted).cpu().numpy()
     else:
-        if isinstance(forecast, Distribution):
-            forecast = equally_weighted_draws(forecast, require_whole(n_draws, "n_draws"), seed)
+        forecast = equally_weighted_draws(forecast, require_whole(n_draws, "n_draws"), seed)
         if forecast.weights is not None:
             raise TypeError("quantiles of a weighted ensemble are not defined here; resample its members first")
         found = np.moveaxis(np.quantile(forecast.members.cpu().numpy(), wanted.cpu().numpy(), axis=-2), 0, -2)

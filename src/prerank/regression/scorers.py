@@ -116,16 +116,15 @@ class NegativeEnergyScore:
             The score.
         """
         forecast, observed, weights = _judged(estimator, X, y, sample_weight)
-        if not isinstance(forecast, Ensemble):
-            forecast = equally_weighted_draws(forecast, self.n_draws, self.seed)
+        drawn = equally_weighted_draws(forecast, self.n_draws, self.seed)
         if self.scales is not None:
             if len(self.scales) != observed.shape[-1]:
                 raise ValueError(
                     f"scales={self.scales}: one positive number for each of the {observed.shape[-1]} targets is needed"
                 )
             units = observed.new_tensor(self.scales)
-            observed, forecast = observed / units, Ensemble(forecast.members / units, forecast.weights)
-        return -_mean(energy_score(observed, forecast), weights)
+            observed, drawn = observed / units, drawn.in_units(units)
+        return -_mean(energy_score(observed, drawn), weights)
 
 
 @dataclass(frozen=True)

@@ -300,8 +300,6 @@ class TransformedTargets(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             Members.
         """
         forecast = self.predict_distribution(X)
-        if isinstance(forecast, Ensemble):
-            return forecast.members.cpu().numpy()
         return equally_weighted_draws(forecast, require_whole(n_draws, "n_draws"), seed).members.cpu().numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -27,9 +27,8 @@ def observations_and_members(
         if "axes=" in str(error):
             error.add_note("A score takes no axes: pass it prerank.inputs.as_ensemble(members, axes=...) instead.")
         raise
-    found = replace(cases, forecast=_ensemble(cases, weights, n_draws, seed)).require_complete()
-    observed, ensemble = found.observed(), found.law
-    assert isinstance(ensemble, Ensemble)
+    ensemble = _ensemble(cases, weights, n_draws, seed)
+    observed = replace(cases, forecast=ensemble).require_complete().observed()
     dtype = torch.promote_types(observed.dtype, ensemble.members.dtype)
     return observed.to(dtype), as_dtype(ensemble, dtype)
 

@@ -70,6 +70,8 @@ class PreRankPenalty:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "preranks", listed(self.preranks))
+        for item in self.preranks:  # type: ignore[union-attr]
+            _require_trainable(item)
         _require_sound(self.temperature, self.n_levels, self.exponent, self.n_draws)
 
     @property
@@ -266,6 +268,15 @@ def _checked_observations(y: Any, forecast: Forecast) -> Tensor:
     if observed.device.type == "cpu":
         require_observations(observed, "drop those cases, or the penalty would be NaN")
     return observed
+
+
+def _require_trainable(prerank: PreRank) -> None:
+    """Refuse a pre-rank without a gradient, or with something for each case: a loop has its own order of cases."""
+    if not getattr(prerank, "trainable", True):
+        raise ValueError(
+            f"{prerank.name} cannot be trained with: it has no gradient, or belongs to the cases of one data set; train "
+            "with Location(), HDR() or EnergyScore() instead, and check with it"
+        )
 
 
 def _require_sound(temperature: float, n_levels: int, exponent: float, n_draws: int) -> None:

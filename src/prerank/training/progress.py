@@ -4,6 +4,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from prerank._progress import bar_of
+
 
 class Progress(Protocol):
     """What a fit reports: its start, every epoch, its end."""
@@ -89,25 +91,8 @@ class Bar:
         max_epochs : int
             The most epochs.
         """
-        from rich.progress import (  # a machine that trains without a bar needs no rich
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-        )
-
         self.total = n_models
-        self.bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("models done, epoch {task.fields[epoch]}"),
-            TimeElapsedColumn(),
-            transient=True,
-        )
+        self.bar = bar_of("models done, epoch {task.fields[epoch]}", transient=True)
         self.task = self.bar.add_task(self.label, total=n_models, epoch=0)
         self.bar.start()
 

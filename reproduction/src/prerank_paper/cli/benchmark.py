@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from prerank._progress import bar_of
 from prerank._wording import counted
 from prerank.cli.outputs import results_folder, shown_path
 from prerank_paper.cli.device import device_called
@@ -200,18 +201,8 @@ class _Progress:
     """What the user sees: fleets done and time left, and inside a fleet the models done. On no terminal, a line each."""
 
     def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
         self.console = console
-        self.bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        self.bar = bar_of("{task.fields[note]}", console=console, disable=not console.is_terminal)
         self.whole = self.bar.add_task("fleets", total=None, note="", visible=False)
         self.part = self.bar.add_task("", total=None, note="", visible=False)
         self.n_models, self.n_timings = 0, 0

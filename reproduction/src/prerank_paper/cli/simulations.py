@@ -8,8 +8,8 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from prerank._progress import bar_of
 from prerank._writing import whole_file
 from prerank.plotting import save_figure
 from prerank_paper.protocols import AS_PUBLISHED, EXACT
@@ -103,7 +103,6 @@ def _write_table(table: pd.DataFrame, stem: Path) -> list[Path]:
 
 @contextmanager
 def _progress(title: str, console: Console) -> Iterator[Report]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
+    with bar_of("", console=console) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

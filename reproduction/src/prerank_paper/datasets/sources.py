@@ -8,10 +8,10 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from prerank._progress import progress_bar, silent
 from prerank.datasets.cache import cache_folder
 from prerank.datasets.digest import GitBlob, matches
 from prerank.datasets.download import Policy, download
-from prerank.datasets.progress import progress_bar
 from prerank.io import DataError, DownloadError, IntegrityError
 from prerank_paper.datasets.catalogue import PAPER_DATASETS, Copy, Dataset
 from prerank_paper.datasets.mirror import MirrorEntry, entries, raw_file
@@ -115,12 +115,14 @@ def fetch_to_cache(dataset: Dataset, upstream: Upstream = GITHUB) -> Cached:
         if matches(path, copy.blob):
             return Cached(path, copy.blob)
     failures: list[DataError] = []
-    with progress_bar(dataset.name) as progress:
+    with progress_bar(dataset.name, "bytes") as progress:
         for blob in dict.fromkeys(copy.blob for copy in dataset.copies):  # one destination per content
             same = [copy for copy in dataset.copies if copy.blob == blob]
             urls = [f"{upstream.base}/{copy.address}" for copy in same]
             try:
-                return Cached(download(urls, cached_path(dataset, same[0]), blob, upstream.policy, progress), blob)
+                return Cached(
+                    download(urls, cached_path(dataset, same[0]), blob, upstream.policy, progress or silent), blob
+                )
             except (DownloadError, IntegrityError) as error:
                 failures.append(error)
     wrong = all(isinstance(failure, IntegrityError) for failure in failures)

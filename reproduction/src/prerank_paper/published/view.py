@@ -71,6 +71,9 @@ class PublishedView:
         assert self.soft.learnt is not None
         return Ensemble(self.soft.learnt)
 
+    def uniform(self, name: str, n_cases: int, count: int) -> Tensor:
+        raise NotImplementedError("no pre-rank of the published experiments had random numbers of its own")
+
 
 def _pooled_covariance(draws: Tensor, case_weights: Tensor | None) -> Tensor:
     """Covariance (..., D, D) of the draws (..., B, S, D) of all cases together."""

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -125,6 +126,18 @@ def _plain(word: str | None) -> str | None:
     if _NUMBER.fullmatch(word):
         return word.partition(".")[0]
     return re.sub(r"^(\d{4}-\d\d-\d\d)[T ]00:00(:00(\.0+)?)?Z?$", r"\1", word)
+
+
+def is_day(column: pd.Series) -> bool:
+    """Whether the labels of a column are days, such as 2026-01-31."""
+    there = column.dropna().unique()
+    return len(there) > 0 and all(_ROUND.fullmatch(str(one)) for one in there[:1000])
+
+
+def are_one(labels: pd.DataFrame, within: list[str], name: str, other: str) -> bool:
+    """Whether two columns say the same of every round, as a horizon and the day that is forecast do."""
+    pairs = labels[[*within, name, other]].drop_duplicates()
+    return not pairs.duplicated([*within, name]).any() and not pairs.duplicated([*within, other]).any()
 
 
 def _numbers(column: pa.ChunkedArray, path: Path, name: str) -> pa.ChunkedArray:

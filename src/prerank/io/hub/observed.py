@@ -5,7 +5,6 @@ Known are `oracle-output` (a value per task), `time-series` (a value per place a
 tables of other names.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,14 +15,13 @@ import pyarrow as pa
 
 from prerank._wording import counted
 from prerank.io.errors import DataError, by_option, listed
-from prerank.io.hub.files import Task, is_table, read_as_text, spelt, target_settings
+from prerank.io.hub.files import Task, are_one, is_day, is_table, read_as_text, spelt, target_settings
 
 _VALUES = ("oracle_value", "observation", "observed", "value", "obs")
 _VERSIONS = ("as_of", "issue", "issue_date", "version")
 _DATES = ("target_end_date", "target_date", "date", "time", "week_end", "week_ending_date", "reference_period")
 _SCENARIOS = ("scenario", "scenario_id", "scenario_name")
 _STEPS = {"day": "D", "week": "W", "month": "M", "year": "Y"}
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class Tasks(NamedTuple):
@@ -168,21 +166,23 @@ def _keys(
     labels, notes = tasks.labels, []
     ignored = {"output_type", "output_type_id", *_VERSIONS, *tasks.rules.keys}
     shared = {name: name for name in labels.columns if name in table.columns and name not in ignored}
-    dated = [name for name in shared if name != tasks.origin and _is_day(labels[name])]
+    dated = [name for name in shared if name != tasks.origin and is_day(labels[name])]
     if not dated:
         candidates = [named_date, *_DATES] if named_date else list(_DATES)
-        theirs = next((name for name in candidates if name in table.columns and _is_day(table[name])), None)
+        theirs = next((name for name in candidates if name in table.columns and is_day(table[name])), None)
+        alone = [name for name in table.columns if name not in ignored and name != tasks.origin and is_day(table[name])]
+        theirs = theirs or (alone[0] if len(alone) == 1 else None)
         if theirs is None:
             raise DataError(f"{path} has no column of dates, only {listed(table.columns)}; call it target_end_date")
-        mine = next((name for name in _DATES if name in labels.columns and _is_day(labels[name])), None)
+        mine = next((name for name in _DATES if name in labels.columns and is_day(labels[name])), None)
         if mine is None:
             mine = "target_end_date"
             labels = labels.assign(**{mine: _day_forecast(tasks, path)})
         shared.pop(tasks.origin, None)  # a series by date knows no rounds
         shared[mine] = theirs
-    day = next(name for name in shared if name != tasks.origin and _is_day(labels[name]))
+    day = next(name for name in shared if name != tasks.origin and is_day(labels[name]))
     for name in labels.columns:
-        following = name in (*tasks.following, tasks.origin) or _are_one(labels, [tasks.origin], name, day)
+        following = name in (*tasks.following, tasks.origin) or are_one(labels, [tasks.origin], name, day)
         if name in shared or following or name in ignored or labels[name].nunique() == 1:
             continue
         if name not in _SCENARIOS:
@@ -194,16 +194,10 @@ def _keys(
     return labels[list(shared)], shared, notes
 
 
-def _are_one(labels: pd.DataFrame, within: list[str], name: str, other: str) -> bool:
-    """Whether two columns say the same of every round, as a horizon and the day that is forecast do."""
-    pairs = labels[[*within, name, other]].drop_duplicates()
-    return not pairs.duplicated([*within, name]).any() and not pairs.duplicated([*within, other]).any()
-
-
 def _day_forecast(tasks: Tasks, path: Path) -> pd.Series:
     """The day that is forecast, from the day of the round and the horizon."""
     labels, step = tasks.labels, _STEPS.get(str(tasks.rules.unit).rstrip("s").lower())
-    if "horizon" not in labels.columns or step is None or not _is_day(labels[tasks.origin]):
+    if "horizon" not in labels.columns or step is None or not is_day(labels[tasks.origin]):
         raise DataError(
             f"{path} is a series by date, and the forecasts have no column of the day that is forecast, only "
             f"{listed(labels.columns)}; add target_end_date"
@@ -242,11 +236,6 @@ def _as_numbers(column: pd.Series, path: Path, name: str) -> pd.Series:
     if wrong.any():
         raise DataError(f"{path}: column {name!r} holds not only numbers but, for instance, {words[wrong].iloc[0]!r}")
     return numbers.astype(float)
-
-
-def _is_day(column: pd.Series) -> bool:
-    there = column.dropna().unique()
-    return len(there) > 0 and all(_DAY.fullmatch(str(one)) for one in there[:1000])
 
 
 def _named_date(hub: Path) -> str | None:

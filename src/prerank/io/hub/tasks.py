@@ -8,8 +8,9 @@ import pandas as pd
 
 from prerank._wording import counted
 from prerank.io.errors import DataError, by_option, listed
-from prerank.io.hub.files import MODEL, OUTPUT_COLUMNS, Task, task_of
+from prerank.io.hub.files import MODEL, OUTPUT_COLUMNS, Task, are_one, is_day, task_of
 
+_SUBMITTERS = ("model_id", "team_abbr", "model_abbr")
 _ORIGINS = ("reference_date", "origin_date", "forecast_date", "nowcast_date", "origin_epiweek", "round_id", "round")
 
 
@@ -31,7 +32,7 @@ def taken_apart(
 ) -> TaskColumns:
     """Which columns are joint, which label the cases, and which follow from the others."""
     rules = task_of(hub, target)
-    own = {*OUTPUT_COLUMNS, MODEL, "round", "file", "row", *rules.keys, "target"}
+    own = {*OUTPUT_COLUMNS, *_SUBMITTERS, MODEL, "round", "file", "row", *rules.keys, "target"}
     tasks = [name for name in rows.columns if name not in own and rows[name].notna().any()]
     notes = []
     if not joint:
@@ -61,7 +62,11 @@ def taken_apart(
         name
         for name in others
         if name != origin
-        and (name in rules.derived or _follows(rows, name, [one for one in others if one != name], joint))
+        and (
+            name in rules.derived
+            or _follows(rows, name, [one for one in others if one != name], joint)
+            or _repeats(rows, name, [one for one in others if one not in (name, origin)], origin)
+        )
     ]
     cases = [*([MODEL] if len(names) > 1 else []), *(name for name in others if name not in following)]
     cases.sort(key=lambda name: (name != MODEL, name != origin))
@@ -74,6 +79,11 @@ def _follows(rows: pd.DataFrame, name: str, others: Sequence[str], joint: Sequen
     case = rows.groupby([MODEL, *others], sort=False, dropna=False)[name]
     within = rows.groupby([MODEL, *others, *joint], sort=False, dropna=False)[name]
     return bool((case.nunique() > 1).any() and (within.nunique() == 1).all())
+
+
+def _repeats(rows: pd.DataFrame, name: str, others: Sequence[str], origin: str) -> bool:
+    """Whether a column of days says the same as another one in every round, as the horizon does."""
+    return is_day(rows[name]) and any(are_one(rows, [origin], name, other) for other in others)
 
 
 def _common(rows: pd.DataFrame, joint: list[str]) -> tuple[pd.DataFrame, list[str]]:
