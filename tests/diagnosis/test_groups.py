@@ -1,6 +1,7 @@
 """Groups of cases together: no more false alarms than one check has."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from prerank import PCA, Marginal, check, check_pits
@@ -46,3 +47,60 @@ def test_many_groups_are_given_the_replicates_that_they_need():
 def test_no_groups_are_refused():
     with pytest.raises(ValueError, match="there are no groups"):
         grouped({})
+
+
+def two_labels():
+    values = np.random.default_rng(3).normal(size=(600, 12, 2))
+    places = pd.DataFrame({"model": np.array(["a", "b"])[np.arange(600) % 2], "week": np.arange(600) % 3})
+    y = np.where(((places["model"] == "b") & (places["week"] == 2)).to_numpy()[:, None], values[:, 0] + 4, values[:, 0])
+    return y, values[:, 1:], places
+
+
+def test_several_labels_make_crossed_groups_with_readable_names(tmp_path):
+    y, members, by = two_labels()
+    found = check(y, members, [Marginal(), PCA()], by=by, n_replicates=99)
+    assert list(found.checks) == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
+    assert found.factors == ("model", "week")
+    assert found.table.index.names == ["model", "week"]
+    assert found.table.loc[("b", 2), "p-value"] < 0.01
+    assert "Miscalibrated in 1 of 6 groups: b / week 2 (" in found.verdict
+    assert found.sentences[0].endswith(": in b / week 2.")
+    assert found.to_frame().index.names[:2] == ["model", "week"]
+    assert found.to_xarray()["group"].values[5] == "b / week 2"
+    again = check(y, members, [Marginal(), PCA()], by=[list(by["model"]), by["week"].to_numpy()], n_replicates=99)
+    assert again.table["p-value"].tolist() == found.table["p-value"].tolist()
+    assert again.factors == ("label 1", "label 2")
+    one = check(y, members, Marginal(), by=by[["week"]], n_replicates=99)
+    assert list(one.checks) == [0, 1, 2]
+    figure = found.plot(tmp_path / "crossed.svg")
+    (ax,) = figure.axes
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["a", "b"]
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "2"]
+    assert (ax.get_ylabel(), ax.get_xlabel()) == ("model", "week")
+    cells = np.array([text.get_text() for text in ax.texts]).reshape(2, 3)
+    assert [[" ▲" in cell for cell in row] for row in cells.tolist()] == [[False] * 3, [False, False, True]]
+    page = found.to_html()
+    assert "<h3>model by week</h3>" in page
+    assert "b / week 2" in page
+
+
+def test_groups_are_aligned_by_their_labels_and_must_be_there():
+    y, members, by = two_labels()
+    frame = pd.DataFrame(y, index=[f"case {k}" for k in range(600)])
+    labelled = by.set_index(frame.index)
+    found, shuffled = (
+        check(frame, members, Marginal(), by=labels, n_replicates=99) for labels in (labelled, labelled.iloc[::-1])
+    )
+    assert found.table.equals(shuffled.table)
+    with pytest.raises(ValueError, match="1 missing label"):
+        check(y, members, Marginal(), by=by.assign(week=by["week"].where(by.index != 5)))
+    with pytest.raises(ValueError, match="one label per case in each"):
+        check(y, members, Marginal(), by=[by["week"].to_numpy(), by["week"].to_numpy()[1:]])
+
+
+def test_three_labels_are_groups_in_one_table():
+    y, members, by = two_labels()
+    found = check(y, members, Marginal(), by=by.assign(half=np.arange(600) // 300), n_replicates=99)
+    assert len(found.checks) == 12
+    assert "b / week 2 / half 1" in found.verdict
+    assert found.plot().axes

@@ -115,6 +115,24 @@ OTHERWISE = {
         "all pre-ranks take longer",
         "report.html",
     ),
+    "prerank joint": How("prerank joint --help", "the name of a command"),
+    "prerank joint FORECASTS": How("prerank joint --help", "a place holder"),
+    "prerank joint FORECASTS --out FILE --json": How("prerank joint --help", "a place holder"),
+    "prerank joint quantiles.csv observed.csv --case day --joint hour --out joint.csv": How(
+        f"prerank joint quantiles.csv observed.csv --case day --joint hour --out joint.csv {QUICK}",
+        "all pre-ranks take longer",
+        "joint.csv",
+    ),
+    'prerank joint hub --model TEAM --target "wk inc cases" --lower 0 --before 2026-02-07 --out joint.parquet': How(
+        "prerank joint --help", "the small hub has samples only; see test_joint_command.py"
+    ),
+    "prerank joint quantiles.csv observed.csv --case day --joint hour --apply coming.csv --dependence schaake "
+    "--out joint.nc": How(
+        "prerank joint quantiles.csv observed.csv --case day --joint hour --apply coming.csv --dependence schaake "
+        f"--out joint.nc {QUICK}",
+        "all pre-ranks take longer",
+        "joint.nc",
+    ),
     "prerank demo": How("prerank demo --rows 200 --fresh 200", "3,000 rows", "prerank-demo/demonstration.png"),
     "prerank --install-completion": How(None, "writes into the shell's own files"),
     "prerank --show-completion": How(None, "asks which shell it was called from; see test_help_and_completion.py"),
@@ -200,6 +218,12 @@ def at_hand(folder: Path) -> None:
     past = pd.DataFrame({"value": members.ravel()}, labels)
     past.to_csv(folder / "forecasts.csv")
     past.loc[days[:5]].to_csv(folder / "new.csv")
+    hours = pd.MultiIndex.from_product([range(60), [1, 2], [0.1, 0.5, 0.9]], names=["day", "hour", "quantile"])
+    quantiles = pd.DataFrame({"value": np.tile([-1.3, 0.0, 1.3], 120)}, hours).reset_index()
+    quantiles.to_csv(folder / "quantiles.csv", index=False)
+    quantiles[quantiles["day"] < 5].to_csv(folder / "coming.csv", index=False)
+    seen = quantiles[quantiles["quantile"] == 0.5].drop(columns="quantile")
+    seen.assign(value=rng.normal(size=len(seen))).to_csv(folder / "observed.csv", index=False)
     seen = pd.MultiIndex.from_product([days, stations], names=["case", "target"])
     pd.DataFrame({"value": y.ravel()}, seen).to_csv(folder / "observations.csv")
     build_hub(folder / "hub")

@@ -10,7 +10,7 @@ from scipy import stats
 from prerank import Location, Marginal, check, check_pits
 from prerank.diagnosis import grouped
 from prerank.plotting.diagnosis import ROWS
-from prerank.plotting.panels import HIGHEST
+from prerank.plotting.panels import HIGHEST, fitting_names
 from prerank.plotting.style import ORANGE
 
 EVEN = (np.arange(200) + 0.5) / 200
@@ -63,7 +63,7 @@ def test_the_worst_projection_is_drawn_in_the_colour_of_the_verdict():
     result = check(y, members, Marginal(), n_replicates=99)
     (panel,) = result.panels()
     (histogram,) = drawn(result.plot())["histogram"]
-    heights = [bar.get_height() for bar in histogram.patches if bar.get_width() == pytest.approx(0.1)]
+    heights = [bar.get_height() for bar in histogram.containers[0]]
     assert panel.worst in (0, 1)
     assert heights == pytest.approx(np.minimum(panel.projections[panel.worst].heights, HIGHEST).tolist())
     assert to_rgb(histogram.containers[0][0].get_facecolor()) == to_rgb(ORANGE)
@@ -87,7 +87,7 @@ def test_a_figure_says_what_its_colours_mean():
 def test_many_projections_leave_the_worst_rows():
     pits = np.tile(EVEN[:, None], (1, 3))
     rng = np.random.default_rng(0)
-    y, members = rng.normal(size=(60, 40)), rng.normal(size=(60, 9, 40))
+    y, members = rng.normal(size=(60, ROWS + 20)), rng.normal(size=(60, 9, ROWS + 20))
     y[:, 37] += 3
     figure = check(y, members, Marginal(), n_replicates=99).plot()
     strip = drawn(figure)["strip"][0]
@@ -136,13 +136,13 @@ def test_dependent_cases_have_wider_bands():
 
 def test_groups_have_a_heat_map_with_the_worst_on_top(tmp_path):
     right, wrong = check_pits(EVEN), check_pits(EVEN**2)
-    checks = {f"$g_{k}$": wrong if k == 69 else right for k in range(70)}
+    checks = {f"$g_{k}$": wrong if k == 69 else right for k in range(170)}
     figure = grouped(checks).plot(tmp_path / "groups.svg")
     (ax,) = figure.axes
     names = [text.get_text() for text in ax.get_yticklabels()]
-    assert len(names) == 60
+    assert len(names) == 150
     assert names[0] == "$g_69$"
-    assert any("60 of 70 groups" in text.get_text() for text in figure.texts)
+    assert any("150 of 170 groups" in text.get_text() for text in figure.texts)
     assert "g_69" in (tmp_path / "groups.svg").read_text()
 
 
@@ -150,4 +150,42 @@ def test_names_from_data_frames_are_shortened_in_the_rows():
     y, members = opposite(60)
     frame = pd.DataFrame(y, columns=["a", "b", "x" * 80])
     strip = drawn(check(frame, members, Marginal(), n_replicates=99).plot())["strip"][0]
-    assert [text.get_text() for text in strip.get_yticklabels()] == ["a", "b", "x" * 12 + "…"]
+    assert [text.get_text() for text in strip.get_yticklabels()] == ["a", "b", "x" * 16 + "…"]
+
+
+def test_shortened_names_stay_different():
+    rng = np.random.default_rng(1)
+    for length in (6, 12, 24):
+        for names in (
+            [f"2 metre temperature at station {k}" for k in range(120)],
+            ["x" * k for k in range(1, 60)],
+            ["".join(rng.choice(list("ab "), 40)) for _ in range(50)],
+        ):
+            cut = fitting_names(names, length)
+            assert len(set(cut)) == len(set(names))
+            assert max(map(len, cut)) <= length
+
+
+@pytest.mark.parametrize(("n_members", "bars"), [(1, 2), (4, 5), (19, 20), (20, 10), (50, 10)])
+def test_few_members_have_a_bar_for_every_rank(n_members, bars):
+    rng = np.random.default_rng(2)
+    points = rng.normal(size=(90, n_members + 1, 2))
+    result = check(points[:, 0], points[:, 1:], [Marginal(), Location()], n_replicates=99)
+    ranks = (points[:, 1:, 0] < points[:, :1, 0]).sum(1)
+    for panel in result.panels():
+        assert panel.by_rank == (bars == n_members + 1)
+        assert {len(one.heights) for one in panel.projections} == {bars}
+    heights = result.panels()[0].projections[0].heights
+    assert heights.mean() == pytest.approx(1.0)
+    if bars == n_members + 1:
+        assert heights == pytest.approx(np.bincount(ranks, minlength=bars) * bars / 90)
+    assert len(drawn(result.plot())["histogram"][0].containers[0]) == bars
+
+
+def test_a_figure_says_what_to_see():
+    y, members = opposite()
+    result = check(y, members, [Marginal(), Location()], n_replicates=99)
+    words = " ".join(text.get_text() for text in result.plot().texts)
+    assert " ".join(result.sentences["marginal"].split()) in " ".join(words.split())
+    labels = {ax.get_xlabel() for ax in result.plot().axes}
+    assert {"place of the outcome", "level"} <= labels

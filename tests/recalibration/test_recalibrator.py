@@ -1,5 +1,7 @@
 """What a `Recalibrator` passes on, does in which order, keeps, says and refuses, with steps that only take notes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -202,10 +204,11 @@ def test_other_targets_and_other_features_are_refused():
     assert recalibrator.transform(two, torch.ones(5)) is two
 
 
-def test_densities_of_a_prerank_are_the_rows_of_its_projections_in_the_last_tilt():
+def test_densities_of_a_prerank_are_the_rows_of_its_projections_in_the_first_tilt_that_changes():
     recalibrator = Recalibrator(steps=[Notes()]).fit(MEMBERS, Y)
     assert recalibrator.densities_ == {}
-    recalibrator.steps_ = (fitted_tilt(3), fitted_tilt(), Noted(0))
+    refused = replace(fitted_tilt(3), ridge=None, observed=torch.zeros(3, 20))
+    recalibrator.steps_ = (refused, fitted_tilt(), replace(fitted_tilt(), observed=torch.ones(3, 20)), Noted(0))
     found = recalibrator.densities_
     assert list(found) == ["marginal", "location"]
     assert found["marginal"].observed.tolist() == torch.arange(40.0).reshape(2, 20).tolist()

@@ -54,9 +54,9 @@ def photograph(report: Path, picture: Path) -> bool:
 
 
 def keep(source: Path, picture: Path) -> None:
-    """A palette of 200 colours is plenty for bars and lines, and a third of the bytes."""
+    """A palette is plenty for bars and lines, and a third of the bytes; rare colours, such as a swatch, must stay theirs."""
     image = Image.open(source).convert("RGB")
-    image.quantize(200, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(picture, optimize=True)
+    image.quantize(255, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(picture, optimize=True)
     print(f"{picture.name}: {picture.stat().st_size // 1024} KB")
 
 

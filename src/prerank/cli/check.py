@@ -86,7 +86,6 @@ def check(
     require_outputs({"--plot": plot, "--html": html}, (forecasts, observations))
     require_inputs(forecasts, observations)
     from prerank.cli.document import as_document  # torch and pandas load slowly
-    from prerank.cli.labels import group_labels
     from prerank.cli.repeating import command_line, python_lines
     from prerank.diagnosis import check as check_arrays
     from prerank.io import read_forecasts
@@ -104,7 +103,7 @@ def check(
         preranks,
         axes=("case", "member", "target"),
         blocks=None if block is None else found.columns[block].to_numpy(),
-        by=group_labels(found.columns, by) if by else None,
+        by=found.columns[list(by)].reset_index(drop=True) if by else None,
         n_replicates=replicates,
         seed=seed,
     )

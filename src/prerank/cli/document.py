@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from prerank.diagnosis import Check, Comparison, GroupedCheck
+from prerank.diagnosis.groups import group_text
 
 
 def as_document(result: Check | GroupedCheck, seed: int) -> str:
@@ -32,15 +33,22 @@ def of_check(result: Check, seed: int) -> dict[str, Any]:
 
 def of_comparison(result: Comparison, seed: int) -> dict[str, Any]:
     """The keys of a comparison."""
-    return {
-        "before": of_check(result.before, seed),
-        "after": of_check(result.after, seed),
-        "energy_score": {"before": result.score_before, "after": result.score_after},
+    first, second = result.names
+    found: dict[str, Any] = {
+        first: of_check(result.before, seed),
+        second: of_check(result.after, seed),
+        "energy_score": {first: result.score_before, second: result.score_after},
     }
+    if result.variogram is not None:
+        found["variogram_score"] = dict(zip(result.names, result.variogram, strict=True))
+    return found
 
 
 def _of_groups(result: GroupedCheck) -> dict[str, Any]:
     rows = _records(result.table)
+    if result.factors:
+        texts = [group_text(name, result.factors) for name in result.checks]
+        rows = [{"group": text, **row} for text, row in zip(texts, rows, strict=True)]
     details = [{"notes": list(one.notes), "preranks": _preranks(one)} for one in result.checks.values()]
     notes = list(result.notes)
     return {

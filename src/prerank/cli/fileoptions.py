@@ -115,22 +115,22 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in the place of
 
 
 def naming_of(options: Mapping[str, Any]) -> "Naming":
-    """The names as they were given, and the columns that are kept, each once."""
+    """The names as they were given, and the columns that are kept, each once; not every command has every option."""
     from prerank.io import Naming  # pandas loads slowly
 
-    axes = options["axes"]
+    axes = options.get("axes")
     order = None if axes is None else tuple(name.strip() for name in axes.split(","))
-    block = None if options["block"] == NO_BLOCK else options["block"]
+    block = None if options.get("block") == NO_BLOCK else options.get("block")
     kept = tuple(dict.fromkeys(name for name in (block, *(options.get("by") or ())) if name is not None))
-    several = {name: tuple(options[name] or ()) for name in ("case", "target", "joint", "model", "members")}
+    several = {name: tuple(options.get(name) or ()) for name in ("case", "target", "joint", "model", "members")}
     return Naming(
         **several,
-        member=options["member"],
-        value=options["value"],
-        observation=options["observation"],
+        member=options.get("member"),
+        value=options.get("value"),
+        observation=options.get("observation"),
         axes=order,
-        lead_units=options["lead_units"],
-        time=options["time"],
+        lead_units=options.get("lead_units"),
+        time=options.get("time"),
         keep=kept,
     )
 

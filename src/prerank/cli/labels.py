@@ -1,11 +1,9 @@
 """A word of the command line as a label of the cases of a file, of the same kind as theirs."""
 
 import re
-from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from prerank.arrays.labels import label_text
@@ -14,18 +12,6 @@ from prerank.arrays.labels import label_text
 _DATE = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.\d{1,9})?)?)?)?)?)?(Z|[+-]\d\d(?::?\d\d)?)?"
 )
-
-
-def group_labels(columns: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
-    """A label per case from one column, or from several together.
-
-    >>> group_labels(pd.DataFrame({"model": ["a", "b"], "place": [1, 2]}), ["model", "place"])
-    array(['a, 1', 'b, 2'], dtype=object)
-    """
-    if len(names) == 1:
-        return columns[names[0]].to_numpy()
-    parts = [[str(label).removesuffix(" 00:00:00") for label in columns[name]] for name in names]
-    return np.array([", ".join(labels) for labels in zip(*parts, strict=True)], dtype=object)
 
 
 def as_label(text: str, labels: pd.Index) -> Any:

@@ -10,6 +10,7 @@ import typer
 from prerank import __version__
 from prerank.cli.check import check
 from prerank.cli.demo import demo
+from prerank.cli.joint import joint
 from prerank.cli.recalibrate import recalibrate
 from prerank.cli.refusal import Commands
 
@@ -40,6 +41,7 @@ def root(
 
 app.command()(check)
 app.command()(recalibrate)
+app.command()(joint)
 app.command()(demo)
 
 

@@ -49,7 +49,7 @@ def python_lines(
     if len(options["by"]) == 1:
         arguments.append(f"by=found.columns[{options['by'][0]!r}].to_numpy()")
     elif options["by"]:
-        arguments.append(f'by=found.columns[{options["by"]!r}].astype(str).agg(", ".join, axis=1).to_numpy()')
+        arguments.append(f"by=found.columns[{list(options['by'])!r}].reset_index(drop=True)")
     arguments += [f"n_replicates={options['replicates']}", f"seed={options['seed']}"]
     names = sorted({type(one).__name__ for one in preranks or ()})
     others = [name for name in names if not hasattr(prerank, name)]

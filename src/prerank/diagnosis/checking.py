@@ -16,7 +16,7 @@ from prerank.calibration.confidence import FEWEST_BLOCKS
 from prerank.calibration.testing import MOST_GROUPS
 from prerank.diagnosis.data_warnings import about_data
 from prerank.diagnosis.execution import Asked, Source, prepare, source_of
-from prerank.diagnosis.groups import GroupedCheck, grouped
+from prerank.diagnosis.groups import GroupedCheck, crossed_labels, grouped
 from prerank.diagnosis.reproduce import call_of
 from prerank.diagnosis.result import Check, tables
 from prerank.diagnosis.sentences import failures_in_words, voices_of
@@ -113,8 +113,9 @@ def check(
     see `projected_pit`.
 
     `by` (N,) labels groups of cases, such as places or seasons: each is tested by itself, p-values are adjusted for the
-    groups too, and the result is a `GroupedCheck`. Everything before the tests, such as units, is that of all cases. What
-    comes one per case may also be named: a coordinate of xarray objects, or a level of a pandas index.
+    groups too, and the result is a `GroupedCheck`. A DataFrame, or a list of label arrays, crosses several labels.
+    Everything before the tests, such as units, is that of all cases. What comes one per case may also be named: a
+    coordinate of xarray objects, or a level of a pandas index.
 
     A forecast that is an xarray array of Dask chunks is read a chunk of cases at a time, twice; if a `distributed.Client` is
     active its workers do the ranking. The result is that of the same numbers in memory.
@@ -133,6 +134,7 @@ def check(
     'under-dispersed'
     """
     call = call_of(check, locals())
+    by, factors = crossed_labels(by)
     if scale not in ("auto", "pooled", "none"):
         raise ValueError(f'scale={scale!r}: say "auto", "pooled" or "none"')
     exponent, seed = require_exponent(exponent), require_whole(seed, "seed", at_least=None)
@@ -163,7 +165,7 @@ def check(
             checks[name] = check_of(source, asked, (cases.groups == number).nonzero()[:, 0], [], len(names))
         except ValueError as error:
             raise ValueError(f"group {label_text(name)}: {error}") from None
-    return grouped(checks, notes)
+    return grouped(checks, notes, factors)
 
 
 def check_of(source: Source, asked: Asked, rows: Tensor | None, notes: list[str], n_groups: int = 1) -> Check:

@@ -23,29 +23,42 @@ class Comparison(NamedTuple):
         The two checks.
     score_before, score_after : float
         Mean energy scores (fair for members); smaller is better.
+    names : tuple of str
+        What the two forecasts are called.
+    variogram : tuple of float, optional
+        Mean variogram scores of the two.
     """
 
     before: Check
     after: Check
     score_before: float
     score_after: float
+    names: tuple[str, str] = ("before", "after")
+    variogram: tuple[float, float] | None = None
 
     def __str__(self) -> str:
         stream = io.StringIO()
-        columns = ("pre-rank", "PCE before", "after", "expected", "adjusted p before", "after")
+        first, second = self.names
+        columns = ("pre-rank", f"PCE {first}", second, "expected", f"adjusted p {first}", second)
         rows = []
         both = zip(self.before.table.iterrows(), self.after.table.iterrows(), strict=True)
         for (name, row), (_, later) in both:
             expected = max(row["expected PCE"], later["expected PCE"])
             p_values = [p_text(one["adjusted p-value"]) for one in (row, later)]
             rows.append([str(name), f"{row['PCE']:.4f}", f"{later['PCE']:.4f}", f"{expected:.4f}", *p_values])
-        change = self.score_after / self.score_before - 1 if self.score_before > 0 else float("nan")
-        score = f"Energy score {self.score_before:.4g} before, {self.score_after:.4g} after ({100 * change:+.1f} %)."
+        scores = [self._change("Energy", self.score_before, self.score_after)]
+        if self.variogram is not None:
+            scores.append(self._change("Variogram", *self.variogram))
         head = []
-        for when, one in (("Before", self.before), ("After", self.after)):
-            head += [f"{when}: {one.verdict}", *bullets(one.sentences.values())]
-        render(columns, rows, stream, [score], head=head)
+        for when, one in ((first, self.before), (second, self.after)):
+            head += [f"{when.capitalize()}: {one.verdict}", *bullets(one.sentences.values())]
+        render(columns, rows, stream, scores, head=head)
         return stream.getvalue().rstrip("\n")
+
+    def _change(self, what: str, before: float, after: float) -> str:
+        change = after / before - 1 if before > 0 else float("nan")
+        first, second = self.names
+        return f"{what} score {before:.4g} {first}, {after:.4g} {second} ({100 * change:+.1f} %)."
 
 
 def compare(

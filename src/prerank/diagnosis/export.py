@@ -36,9 +36,13 @@ def as_dataset(result: "Check") -> Any:
 
 def as_grouped_dataset(result: "GroupedCheck") -> Any:
     """The datasets of the groups along a dimension "group", with the p-values that are adjusted for the groups too."""
+    from prerank.diagnosis.groups import group_text  # which itself exports
+
     xarray = _xarray()
     parts = [as_dataset(one) for one in result.checks.values()]
-    names = pd.Index(list(result.checks), name="group")
+    names = pd.Index(
+        [group_text(name, result.factors) if result.factors else name for name in result.checks], name="group"
+    )
     together = xarray.concat(parts, dim=names, combine_attrs="drop", join="outer")
     for name, column in result.table.items():
         together[f"group_{_key(name)}"] = ("group", _plain(column))

@@ -6,20 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
 from prerank._wording import counted
 from prerank.calibration import holm
-from prerank.diagnosis.plotdata import group_heat
+from prerank.diagnosis.plotdata import crossed_heat, group_heat
 from prerank.diagnosis.report import Described, report_of_groups
 from prerank.diagnosis.result import LEVEL, Check
 from prerank.diagnosis.sentences import of_groups
+from prerank.diagnosis.target_words import named
 from prerank.plotting import render
-from prerank.plotting.heatmaps import group_figure
+from prerank.plotting.heatmaps import crossed_figure, group_figure
 from prerank.plotting.page import write_page
-from prerank.plotting.panels import GroupHeat
+from prerank.plotting.panels import CrossedHeat, GroupHeat
 from prerank.plotting.style import save_named
 from prerank.plotting.tables import bullets, p_text
 
@@ -30,13 +32,15 @@ class GroupedCheck:
 
     The columns of `table`: cases; "p-value", that of the group's check, which is adjusted for its pre-ranks; "adjusted
     p-value", which is adjusted for the groups too; and a reading. `attainable` is the smallest adjusted p-value that these
-    data could have given, `notes` are about all groups.
+    data could have given, `notes` are about all groups. Groups that several labels make have tuples for names, whose parts
+    are named by `factors`.
     """
 
     checks: Mapping[Any, Check]
     table: pd.DataFrame
     attainable: float
     notes: tuple[str, ...] = ()
+    factors: tuple[str, ...] = ()
 
     @property
     def p_value(self) -> float:
@@ -60,7 +64,8 @@ class GroupedCheck:
         if not self.rejected:
             return []
         found = zip(self.checks.items(), failing, strict=True)
-        return of_groups([(str(name), one.sentences) for (name, one), fails in found if fails], len(self.checks))
+        said = [(group_text(name, self.factors), one.sentences) for (name, one), fails in found if fails]
+        return of_groups(said, len(self.checks))
 
     @property
     def verdict(self) -> str:
@@ -74,14 +79,19 @@ class GroupedCheck:
         failed = self.table.index[self.table["adjusted p-value"] <= LEVEL]
         if not len(failed):
             return f"No evidence against calibration in {n_groups} (smallest adjusted p-value {p_text(self.p_value)})."
-        named = ", ".join(map(str, failed[:10])) + (", ..." if len(failed) > 10 else "")
+        shown = [group_text(name, self.factors) for name in failed[:10]]
+        named = ", ".join([*shown, "..."] if len(failed) > 10 else shown)
         return (
             f"Miscalibrated in {len(failed)} of {n_groups}: {named} (smallest adjusted p-value {p_text(self.p_value)})."
         )
 
     def plot(self, path: Path | str | None = None) -> Figure:
-        """A heat map of where it fails: PCE over expected for groups by pre-ranks; written to `path` if given."""
-        figure = group_figure(self._heat(), self.verdict)
+        """A heat map of where it fails: PCE over expected for groups by pre-ranks; written to `path` if given.
+
+        Groups that two labels make, such as models and places, are a table of the two, with the largest over the pre-ranks.
+        """
+        crossed = self._crossed()
+        figure = group_figure(self._heat(), self.verdict) if crossed is None else crossed_figure(crossed, self.verdict)
         if path is not None:
             save_named(figure, path)
         return figure
@@ -93,17 +103,31 @@ class GroupedCheck:
         described = Described(title, command, python, date)
         results, readings = list(self.checks.values()), [str(words) for words in self.table["reading"]]
         page = report_of_groups(
-            results, self._heat(), readings, self.calibrated, self.verdict, described, self.sentences, self.notes
+            results,
+            self._heat(),
+            readings,
+            self.calibrated,
+            self.verdict,
+            described,
+            self.sentences,
+            self.notes,
+            self._crossed(),
         )
         return write_page(page, path)
 
     def _heat(self) -> GroupHeat:
-        tables = {name: result.table for name, result in self.checks.items()}
+        tables = {group_text(name, self.factors): result.table for name, result in self.checks.items()}
+        if len(tables) < len(self.checks):  # labels that look alike
+            tables = {name: result.table for name, result in self.checks.items()}
         return group_heat(tables, self.table["adjusted p-value"].tolist(), LEVEL)
+
+    def _crossed(self) -> CrossedHeat | None:
+        """The groups as a table of two labels, where there are two."""
+        return crossed_heat(self._heat(), list(self.checks), self.factors) if len(self.factors) == 2 else None
 
     def to_frame(self) -> pd.DataFrame:
         """The tables of all groups as one, with a row per group and pre-rank."""
-        return pd.concat({name: one.table for name, one in self.checks.items()}, names=["group"])
+        return pd.concat({name: one.table for name, one in self.checks.items()}, names=list(self.factors) or ["group"])
 
     def to_xarray(self) -> Any:
         """An `xarray.Dataset`: that of each group's check along "group"."""
@@ -113,7 +137,13 @@ class GroupedCheck:
 
     def __str__(self) -> str:
         rows = [
-            [str(name), f"{row['cases']}", p_text(row["p-value"]), p_text(row["adjusted p-value"]), row["reading"]]
+            [
+                group_text(name, self.factors),
+                f"{row['cases']}",
+                p_text(row["p-value"]),
+                p_text(row["adjusted p-value"]),
+                row["reading"],
+            ]
             for name, row in self.table.iterrows()
         ]
         stream = io.StringIO()
@@ -127,8 +157,53 @@ class GroupedCheck:
 _METHOD = "p-values adjusted for the pre-ranks of a group, then for the groups by Holm's method"
 
 
-def grouped(checks: Mapping[Any, Check], notes: Sequence[str] = ()) -> GroupedCheck:
+def group_text(name: Any, factors: Sequence[str] = ()) -> str:
+    """What a group is called: by its label, or by several labels, of which a number follows the name of what it numbers.
+
+    >>> group_text("winter"), group_text(("a", 3), ("model", "week"))
+    ('winter', 'a / week 3')
+    """
+    if not factors:
+        return str(name)
+    return " / ".join(named(factor, plain_label(part)) for factor, part in zip(factors, name, strict=True))
+
+
+def plain_label(label: Any) -> str:
+    """A label as text, a date without its midnight."""
+    return str(label).removesuffix(" 00:00:00")
+
+
+def crossed_labels(by: Any) -> tuple[Any, tuple[str, ...]]:
+    """Several labels per case as one label, a tuple, with the names of what they label; a single label as it is.
+
+    >>> found, names = crossed_labels(pd.DataFrame({"model": ["a", "b"], "week": [1, 2]}))
+    >>> found.tolist(), names
+    ([('a', 1), ('b', 2)], ('model', 'week'))
+    """
+    if isinstance(by, pd.DataFrame) and by.shape[1] == 1:
+        return by.iloc[:, 0], ()
+    if isinstance(by, list | tuple) and len(by) > 1 and all(isinstance(part, _SEVERAL) for part in by):
+        sizes = {len(part) for part in by}
+        if len(sizes) > 1:
+            raise ValueError(f"by has labels of {sorted(sizes)} cases; give one label per case in each")
+        names = [getattr(part, "name", None) or f"label {k + 1}" for k, part in enumerate(by)]
+        index = next((part.index for part in by if isinstance(part, pd.Series)), None)
+        by = pd.DataFrame(dict(zip(names, map(list, by), strict=True)), index=index)
+    if not isinstance(by, pd.DataFrame):
+        return by, ()
+    if by.isna().to_numpy().any():
+        raise ValueError(f"by has {int(by.isna().any(axis=1).sum())} missing labels; give every case a label")
+    tuples = list(by.itertuples(index=False, name=None))
+    return pd.Series(tuples, index=by.index, dtype=object), tuple(map(str, by.columns))
+
+
+_SEVERAL = (list, np.ndarray, pd.Series, pd.Index)
+
+
+def grouped(checks: Mapping[Any, Check], notes: Sequence[str] = (), factors: Sequence[str] = ()) -> GroupedCheck:
     """Checks of several groups of cases together: p-values adjusted by Holm's method, valid under any dependence.
+
+    `factors` name the parts of groups that several labels make, whose names are tuples.
 
     >>> from prerank import check_pits
     >>> pits = torch.linspace(0.001, 0.999, 200)
@@ -148,9 +223,15 @@ def grouped(checks: Mapping[Any, Check], notes: Sequence[str] = ()) -> GroupedCh
         }
         for k, result in enumerate(checks.values())
     ]
-    table = pd.DataFrame(rows, index=pd.Index(list(checks), name="group"))
+    names = list(checks)
+    several = (
+        pd.MultiIndex.from_tuples(names, names=list(factors))
+        if factors
+        else pd.Index(names, name="group", tupleize_cols=False)
+    )
+    table = pd.DataFrame(rows, index=several)
     least = holm(torch.tensor([result.attainable for result in checks.values()], dtype=torch.float64))
-    return GroupedCheck(dict(checks), table, float(least.min()), tuple(notes))
+    return GroupedCheck(dict(checks), table, float(least.min()), tuple(notes), tuple(factors))
 
 
 def _reading(result: Check, adjusted: float) -> str:

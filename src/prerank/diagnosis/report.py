@@ -12,11 +12,20 @@ from prerank.diagnosis.advice import advice
 from prerank.diagnosis.explanations import meanings
 from prerank.diagnosis.result import LEVEL, Check
 from prerank.plotting.page import report_page
-from prerank.plotting.panels import GroupHeat, PreRankPanel, ProjectionPanel, highest_density, ratio, widest_deviation
+from prerank.plotting.panels import (
+    CrossedHeat,
+    GroupHeat,
+    PreRankPanel,
+    ProjectionPanel,
+    highest_density,
+    ratio,
+    widest_deviation,
+)
 from prerank.plotting.tables import p_text
 
 MOST_BYTES = 2_000_000
 MOST_GROUPS = 500  # rows of the table of groups
+_MOST_CELLS = 4_000  # of a table of two labels
 _PICTURED = 6_000  # projections of all groups whose pictures fit into one page
 _PER_PRERANK = 200  # rows of one pre-rank
 _LONGEST = 200  # signs of a name from the data
@@ -53,6 +62,7 @@ def report_of_one(result: Check, described: Described) -> str:
     context = {
         **_common(described, result.calibrated, result.verdict, [result], int(result.calibrated is False)),
         "sentences": [clipped(sentence, 1000) for sentence in result.sentences.values()],
+        "crossed": None,
         "facts": facts,
         "rows": _rows(panels),
         "groups": [],
@@ -74,6 +84,7 @@ def report_of_groups(
     described: Described,
     sentences: Sequence[str] = (),
     notes: Sequence[str] = (),
+    crossed: CrossedHeat | None = None,
 ) -> str:
     """The page of the checks of several groups, each with a short reading; `sentences`, `notes` are about all of them."""
     shown = heat.order[:MOST_GROUPS].tolist()
@@ -86,6 +97,7 @@ def report_of_groups(
         context = {
             **_common(described, calibrated, verdict, results, int((heat.adjusted_p_value <= LEVEL).sum())),
             "sentences": [clipped(sentence, 1000) for sentence in sentences],
+            "crossed": None if crossed is None or crossed.ratios.size > _MOST_CELLS else _crossed(crossed),
             "facts": [
                 ("groups", f"{len(results):,}"),
                 ("cases", f"{sum(one.n_cases for one in results):,}"),
@@ -225,6 +237,28 @@ def _group_row(heat: GroupHeat, k: int, n_cases: int, reading: str, details: int
     }
 
 
+def _crossed(heat: CrossedHeat) -> dict[str, Any]:
+    """Groups as a table of two labels."""
+    return {
+        "titles": [clipped(title) for title in heat.titles],
+        "columns": [clipped(name) for name in heat.columns],
+        "rows": [
+            {
+                "name": clipped(name) or "(empty)",
+                "cells": [
+                    {
+                        "text": _times(value),
+                        "shade": sum(value >= bound for bound in _SHADES) if value == value else 0,
+                        "failed": bool(marked),
+                    }
+                    for value, marked in zip(ratios, failed, strict=True)
+                ],
+            }
+            for name, ratios, failed in zip(heat.rows, heat.ratios, heat.failed, strict=True)
+        ],
+    }
+
+
 def _words(panels: Sequence[PreRankPanel]) -> list[dict[str, Any]]:
     readings = [(clipped(panel.name), one.reading) for panel in panels for one in panel.projections]
     return [
@@ -293,6 +327,7 @@ def _panel(panel: PreRankPanel, places: np.ndarray, strings: _Strings, most: int
         "r": strings(panel.reading, 1000),
         **({"t": strings(panel.sentence, 1000)} if panel.sentence else {}),
         "f": int(panel.failed),
+        **({"u": 1} if panel.by_rank else {}),
         "e": _short(panel.pce),
         "x": _short(panel.expected_pce),
         "p": _short(panel.adjusted_p_value),

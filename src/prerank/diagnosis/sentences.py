@@ -35,7 +35,7 @@ _APART = {
     "no clear shape": "how far {them} lie apart is miscalibrated" + _UNCLEAR,
 }
 
-_FORECAST = " forecast too "
+_TOO = re.compile(r"(?P<head>.*) forecast (?P<words>too \w+(?: and too \w+)*)(?P<tail>[^:]*)")
 
 SENTENCES: dict[str, dict[str, str]] = {
     "Marginal": OF_ONE_NUMBER
@@ -56,15 +56,15 @@ SENTENCES: dict[str, dict[str, str]] = {
         "no clear shape": "how alike {targets} are {apart} is miscalibrated" + _UNCLEAR,
     },
     "PCA": {
-        "biased high": "{targets} are forecast too high along principal {each}",
-        "biased low": "{targets} are forecast too low along principal {each}",
-        "under-dispersed": "{targets} are forecast too narrowly along principal {each}",
-        "over-dispersed": "{targets} are forecast too widely along principal {each}",
-        "heavy upper tail": "unusually high values of {targets} along principal {each} are missed",
-        "heavy lower tail": "unusually low values of {targets} along principal {each} are missed",
-        "no clear shape": "{targets} are miscalibrated along principal {each}" + _UNCLEAR,
+        "biased high": "{targets} are forecast too high along {each}",
+        "biased low": "{targets} are forecast too low along {each}",
+        "under-dispersed": "{targets} are forecast too narrowly along {each}",
+        "over-dispersed": "{targets} are forecast too widely along {each}",
+        "heavy upper tail": "unusually high values of {targets} along {each} are missed",
+        "heavy lower tail": "unusually low values of {targets} along {each} are missed",
+        "no clear shape": "{targets} are miscalibrated along {each}" + _UNCLEAR,
         "together": "{targets} are miscalibrated along their components together, along none by itself; the largest error "
-        "is along principal {each}",
+        "is along {each}",
     },
     "HDR": {
         "biased high": "scenarios are over-confident: outcomes fall too often where the forecast has low density",
@@ -100,6 +100,9 @@ SENTENCES: dict[str, dict[str, str]] = {
 """What each word of a reading says, by class of pre-rank. A pre-rank with an attribute `words` brings its own."""
 
 
+_NOUNS = {"PCA": "principal component"}
+
+
 class Voice(NamedTuple):
     """How a pre-rank's failures are said: a sentence for each word of a reading, and what may stand in them."""
 
@@ -107,6 +110,7 @@ class Voice(NamedTuple):
     fields: Mapping[str, str]
     targets: TargetWords
     by_target: bool  # whether its projections are the targets, one by one
+    noun: str | None = None  # of its numbered projections
 
 
 _UNKNOWN = Voice(OF_ONE_NUMBER, {}, TargetWords("target", ()), False)
@@ -127,7 +131,7 @@ def _voice(prerank: PreRank, targets: TargetWords) -> Voice:
         fields["apart"] = "from one to the next" if prerank.lag == 1 else f"{prerank.lag} apart"
     if isinstance(prerank, Contrast | SquaredDifference):
         fields |= {"first": targets.one(prerank.i), "second": targets.one(prerank.j)}
-    return Voice(words, fields, targets, isinstance(prerank, Marginal))
+    return Voice(words, fields, targets, isinstance(prerank, Marginal), _NOUNS.get(type(prerank).__name__))
 
 
 def failures_in_words(table: pd.DataFrame, projections: pd.DataFrame, voices: Mapping[str, Voice]) -> dict[str, str]:
@@ -159,9 +163,10 @@ def _sentence(prerank: str, reading: str, projections: pd.DataFrame, voice: Voic
         fields["such"] = "them" if len(places) > 1 else fields["each"]
         first, *more = [voice.words[word] for word in chosen]
         # what follows a sentence about the targets speaks of them, unless it can be said of the same subject in one go
-        more = [text if text.partition(_FORECAST)[0] == first.partition(_FORECAST)[0] else _them(text) for text in more]
-        clauses.append(_joined([_filled(text, fields) for text in (first, *more)], ", and "))
-    text = _joined(clauses, "; ")
+        same = first.partition(" forecast too ")[0]
+        more = [text if text.partition(" forecast too ")[0] == same else _them(text) for text in more]
+        clauses.append(_of_one([_filled(text, fields) for text in (first, *more)]))
+    text = _of_several(clauses)
     named = {name.split()[0] for name in (prerank, *names, *voice.targets.names) if name.split()}
     first = text.split()[0].rstrip(",;:")
     return (text if first in named else text[:1].upper() + text[1:]) + ("" if text.endswith((".", "!", "?")) else ".")
@@ -170,7 +175,15 @@ def _sentence(prerank: str, reading: str, projections: pd.DataFrame, voice: Voic
 def _them(text: str) -> str:
     if text.startswith("{targets} are"):
         return "they" + text.removeprefix("{targets}").replace("{targets}", "them")
-    return text.replace("the mean of {targets}", "it").replace("{targets}", "them").replace("{each}", "{such}")
+    for words, instead in (
+        ("the mean of {targets}", "it"),
+        ("{targets} lie", "they lie"),
+        ("{targets} are", "they are"),
+        ("{targets}", "them"),
+        ("{each}", "{such}"),
+    ):
+        text = text.replace(words, instead)
+    return text
 
 
 def _verb(places: Sequence[int]) -> str:
@@ -185,7 +198,7 @@ def _each(prerank: str, names: Sequence[str], places: Sequence[int], voice: Voic
         return prerank
     common = names[0].rpartition(" ")[0]
     if common and all(name.rpartition(" ")[0] == common for name in names):  # component 1, component 2, ...
-        return TargetWords(common, tuple(name.rpartition(" ")[2] for name in names)).some(places)
+        return TargetWords(voice.noun or common, tuple(name.rpartition(" ")[2] for name in names)).some(places)
     return listed([names[place] for place in places])
 
 
@@ -194,21 +207,37 @@ def _filled(text: str, fields: Mapping[str, str]) -> str:
     return re.sub(r"{(\w+)}", lambda found: fields.get(found[1], found[0]), text)
 
 
-def _joined(sentences: Sequence[str], between: str) -> str:
-    """Several sentences as one; what they say of the same subject is said of it once.
+def _of_one(sentences: Sequence[str]) -> str:
+    """Several sentences about the same number as one.
 
-    >>> _joined(["Oslo is forecast too low", "Oslo is forecast too widely", "Bergen is forecast too high"], "; ")
-    'Oslo is forecast too low and too widely; Bergen is forecast too high'
+    >>> _of_one(["Oslo is forecast too low by night", "Oslo is forecast too widely by night", "high values are missed"])
+    'Oslo is forecast too low and too widely by night, and high values are missed'
     """
     said = [sentences[0]]
     for sentence in sentences[1:]:
-        before, _, _ = said[-1].partition(_FORECAST)
-        head, mark, rest = sentence.partition(_FORECAST)
-        if mark and head == before and ":" not in said[-1]:
-            said[-1] += f" and too {rest}"
+        before, after = _TOO.fullmatch(said[-1]), _TOO.fullmatch(sentence)
+        if before and after and (before["head"], before["tail"]) == (after["head"], after["tail"]):
+            said[-1] = f"{before['head']} forecast {before['words']} and {after['words']}{before['tail']}"
         else:
             said.append(sentence)
-    return between.join(said)
+    return ", and ".join(said)
+
+
+def _of_several(clauses: Sequence[str]) -> str:
+    """Clauses about several numbers as one sentence; a subject that they share is named once.
+
+    >>> _of_several(["Oslo is forecast too low along 1", "Oslo is forecast too widely along 2", "Voss is forecast too high"])
+    'Oslo is forecast too low along 1, too widely along 2; Voss is forecast too high'
+    """
+    said, head = [clauses[0]], clauses[0].partition(" forecast too ")[0]
+    for clause in clauses[1:]:
+        own, mark, rest = clause.partition(" forecast too ")
+        if mark and own == head and ", and " not in said[-1]:
+            said[-1] += f", too {rest}"
+        else:
+            said.append(clause)
+            head = own
+    return "; ".join(said)
 
 
 def of_groups(found: Iterable[tuple[str, Mapping[str, str]]], n_groups: int, most: int = 8) -> list[str]:
@@ -216,10 +245,13 @@ def of_groups(found: Iterable[tuple[str, Mapping[str, str]]], n_groups: int, mos
     groups: dict[str, list[str]] = {}
     for name, said in found:
         for sentence in said.values():
-            groups.setdefault(sentence, []).append(name)
+            main = sentence.partition(", and ")[0].removesuffix(
+                "."
+            )  # a tail beside it is told by the group's own check
+            groups.setdefault(main, []).append(name)
     order = sorted(groups, key=lambda sentence: -len(groups[sentence]))
-    lines = [f"{sentence.removesuffix('.')}: {_where(groups[sentence], n_groups)}." for sentence in order[:most]]
-    return [*lines, f"And {len(order) - most} others in single groups, see the table."] if len(order) > most else lines
+    lines = [f"{sentence}: {_where(groups[sentence], n_groups)}." for sentence in order[:most]]
+    return [*lines, f"And {len(order) - most} other failures, see the groups."] if len(order) > most else lines
 
 
 def _where(names: Sequence[str], n_groups: int) -> str:

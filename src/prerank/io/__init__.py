@@ -3,6 +3,7 @@
 from prerank.io.errors import DataError, DownloadError, IntegrityError, StorageError
 from prerank.io.hub import Quantiles, read_hub, read_hub_quantiles
 from prerank.io.long_form import Matched, from_long
+from prerank.io.quantile_tables import read_quantiles
 from prerank.io.read import Naming, read_forecasts
 from prerank.io.write import write_forecasts
 
@@ -18,5 +19,6 @@ __all__ = [
     "read_forecasts",
     "read_hub",
     "read_hub_quantiles",
+    "read_quantiles",
     "write_forecasts",
 ]

@@ -165,7 +165,7 @@ def read_forecasts(
         said["member"] = naming.member
     if naming.target:
         said["target"] = naming.target[0]
-    tables = _table(forecasts), None if observations is None else _table(observations)
+    tables = read_table(forecasts), None if observations is None else read_table(observations)
     if not (naming.case or said.keys() & {"member", "target"}):
         tables, found = as_long_form(*tables, said.get("value"))
         said = {**found, **said}
@@ -248,7 +248,8 @@ def kind_of(path: Path) -> str:
     return "table"
 
 
-def _table(path: Path) -> pd.DataFrame:
+def read_table(path: Path) -> pd.DataFrame:
+    """A table of any format as it is; a single file of a hub is refused."""
     table = format_of(path).read(path)
     if {*OUTPUT_COLUMNS} <= {*table.column_names}:
         raise DataError(f"{path} is a file of a forecast hub; give the hub's folder, which has model-output in it")

@@ -16,18 +16,27 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from prerank.plotting.panels import PreRankPanel, ProjectionPanel, departures, highest_density, ratio, widest_deviation
+from prerank.plotting.panels import (
+    PreRankPanel,
+    ProjectionPanel,
+    departures,
+    fitting_names,
+    highest_density,
+    ratio,
+    widest_deviation,
+)
 from prerank.plotting.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, QUIET, new_figure, quiet_style
 from prerank.plotting.tables import p_text
 
-ROWS = 24  # projections that a strip can show
+ROWS = 100  # projections that a strip can show
 
 # Inside the band pale, outside from purple (too few) to green (too many): told apart by all readers, and in grey.
 _STEPS = [(0.0, "#7B2D64"), (1 / 3, PURPLE), (1 / 3, "#EEF0F2"), (2 / 3, "#EEF0F2"), (2 / 3, GREEN), (1.0, "#00513B")]
 OUTSIDE: Colormap = LinearSegmentedColormap.from_list("outside", _STEPS)
 
-_WIDTH, _LEFT, _PANEL, _BETWEEN = 5.0, 0.85, 1.72, 0.56
-_TALL, _ROW, _LINE, _GAP = 0.95, 0.13, 0.165, 0.42
+_WIDTH, _LEFT, _PANEL, _BETWEEN = 5.0, 1.05, 1.62, 0.56
+_TALL, _ROW, _LINE, _GAP = 0.95, 0.13, 0.165, 0.5
+_NAME = 17  # signs of a row's name
 
 
 def histogram_panel(
@@ -130,9 +139,9 @@ def strip_panel(ax: Axes, departures: np.ndarray, shown: int | None = None) -> A
         np.clip(departures, -3.0, 3.0),
         cmap=OUTSIDE,
         norm=Normalize(-3.0, 3.0),
-        edgecolors="white" if departures.shape[1] <= 10 else "none",
+        edgecolors="white" if departures.shape[1] <= 20 else "none",
         linewidth=0.5,
-        rasterized=departures.shape[1] > 10,
+        rasterized=departures.shape[1] > 20,
     )
     for line in range(1, len(departures)):
         ax.axhline(line, color="white", lw=0.6)
@@ -177,12 +186,17 @@ def diagnosis_figure(panels: Sequence[PreRankPanel], size: str, columns: int = 1
     top = highest_density(one for panel in panels for one in panel.projections)
     limit = widest_deviation(one for panel in panels for one in panel.projections)
     stacks = _stacks(panels, columns)
-    key = 1.3 if any(len(panel.projections) > 1 for panel in panels) else 1.0
+    under = textwrap.wrap(
+        f"{size}. Flat histograms, and curves at zero, are calibrated; what leaves the grey band is evidence of an error. "
+        "Axes are common to all.",
+        int(18.5 * columns * _WIDTH),
+    )
+    key = (1.22 if any(len(panel.projections) > 1 for panel in panels) else 0.92) + 0.125 * len(under)
     tall = key + max(sum(_height(panel) for panel in stack) for stack in stacks)
     with quiet_style():
         figure = new_figure(columns * _WIDTH, tall)
         figure.set_layout_engine("none")
-        _key(figure, panels, size, tall)
+        _key(figure, panels, under, tall)
         for column, stack in enumerate(stacks):
             below = tall - key
             for panel in stack:
@@ -211,7 +225,8 @@ def _rows(panel: PreRankPanel) -> list[int]:
 
 
 def _words(panel: PreRankPanel) -> list[str]:
-    return textwrap.wrap(panel.reading, 78, max_lines=3, placeholder=" …")
+    """What to see: the sentence of a pre-rank that fails, or else its reading."""
+    return textwrap.wrap(panel.sentence or panel.reading, 78, max_lines=4, placeholder=" …")
 
 
 def _height(panel: PreRankPanel) -> float:
@@ -235,7 +250,7 @@ def _block(
     worst = panel.projections[panel.worst]
     first, second = left + _LEFT, left + _LEFT + _PANEL + _BETWEEN
     times = ratio(panel.pce, panel.expected_pce)
-    text(left + 0.1, upper, panel.name, color=colour, weight="bold", fontsize=10)
+    text(left + 0.1, upper, fitting_names([panel.name], 24)[0], color=colour, weight="bold", fontsize=10)
     numbers = f"PCE {panel.pce:.3f}, {times:.1f} × expected; adjusted p {p_text(panel.adjusted_p_value)}"
     text(second + _PANEL, upper - 0.02, numbers, fontsize=7.5, color=QUIET, ha="right")
     upper -= 0.2
@@ -254,6 +269,7 @@ def _block(
     curve.set_ylim(-limit, limit)
     rows = _rows(panel)
     if not rows:
+        _titles(histogram, curve)
         return
     chosen = [panel.projections[k] for k in rows]
     upper -= _TALL + 0.08
@@ -265,10 +281,19 @@ def _block(
         rows.index(panel.worst),
     )
     strip.set_yticks(
-        np.arange(len(rows)) + 0.5, [_short(one.name, 13) for one in chosen], fontsize=6.5, parse_math=False
+        np.arange(len(rows)) + 0.5,
+        fitting_names([one.name for one in chosen], _NAME),
+        fontsize=6.5,
+        parse_math=False,
     )
     strip.tick_params(axis="y", length=0, pad=6)
-    strip_panel(axes(second, upper, _ROW * len(rows)), _curves(chosen))
+    _titles(strip, strip_panel(axes(second, upper, _ROW * len(rows)), _curves(chosen)))
+
+
+def _titles(left: Axes, right: Axes) -> None:
+    """What the horizontal axes are."""
+    left.set_xlabel("place of the outcome", fontsize=7, color=QUIET, labelpad=1)
+    right.set_xlabel("level", fontsize=7, color=QUIET, labelpad=1)
 
 
 def _bins(chosen: Sequence[ProjectionPanel], band: tuple[float, float]) -> np.ndarray:
@@ -281,23 +306,19 @@ def _curves(chosen: Sequence[ProjectionPanel]) -> np.ndarray:
 
 def _drawn(panel: PreRankPanel) -> str:
     count = len(panel.projections)
+    bars = f", {len(panel.projections[0].heights)} ranks" if panel.by_rank else ""
     if count == 1:
-        return "rank histogram"
-    worst = _short(panel.projections[panel.worst].name, 14)
+        return f"rank histogram{bars}"
+    worst = fitting_names([one.name for one in panel.projections], 14)[panel.worst]
     return f"{worst}, worst of {count}" + (f" (rows: {ROWS})" if count > ROWS else "")
 
 
-def _short(name: str, length: int) -> str:
-    return name if len(name) <= length else f"{name[: length - 1]}…"
-
-
-def _key(figure: Figure, panels: Sequence[PreRankPanel], size: str, tall: float) -> None:
+def _key(figure: Figure, panels: Sequence[PreRankPanel], under: Sequence[str], tall: float) -> None:
     """What the figure shows and what its colours mean."""
     width = figure.get_figwidth()
     title = "Rank histograms and reliability diagrams"
     figure.text(0.1 / width, 1 - 0.1 / tall, title, va="top", fontsize=11, weight="bold", color=INK)
-    under = f"{size}. Flat, and zero deviation from the diagonal, is calibrated. Axes are common to all."
-    figure.text(0.1 / width, 1 - 0.32 / tall, under, va="top", fontsize=7.5, color=QUIET, parse_math=False)
+    figure.text(0.1 / width, 1 - 0.32 / tall, "\n".join(under), va="top", fontsize=7.5, color=QUIET, parse_math=False)
     rows = [
         Patch(color=PURPLE, lw=0, label="row: below the band"),
         Patch(color="#EEF0F2", lw=0, label="row: inside"),
@@ -314,7 +335,7 @@ def _key(figure: Figure, panels: Sequence[PreRankPanel], size: str, tall: float)
     figure.legend(
         handles=entries,
         loc="upper left",
-        bbox_to_anchor=(0.1 / width, 1 - 0.5 / tall),
+        bbox_to_anchor=(0.1 / width, 1 - (0.4 + 0.125 * len(under)) / tall),
         ncols=2,
         fontsize=7.5,
         handlelength=1.4,

@@ -1,6 +1,6 @@
 """The numbers behind the pictures of a check: the figure and the HTML report draw the same values."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,8 @@ class ProjectionPanel(NamedTuple):
 class PreRankPanel(NamedTuple):
     """One pre-rank: its row of the table, its projections, and the consistency band (low, high) of histogram bins.
 
-    `sentence` says in plain words how it fails, and is empty where it does not.
+    `sentence` says in plain words how it fails, and is empty where it does not. `by_rank`: a bin is a rank, of which there
+    are few.
     """
 
     name: str
@@ -46,6 +47,7 @@ class PreRankPanel(NamedTuple):
     reading: str
     failed: bool
     sentence: str = ""
+    by_rank: bool = False
 
     @property
     def worst(self) -> int:
@@ -84,6 +86,19 @@ class PlaneHistogram(NamedTuple):
     failed: np.ndarray
 
 
+class CrossedHeat(NamedTuple):
+    """Groups that two labels make: the largest PCE over expected of each (rows, columns), NaN where there is no such group.
+
+    `failed` (rows, columns): the group fails by its adjusted p-value. `titles` name rows and columns.
+    """
+
+    titles: tuple[str, str]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    ratios: np.ndarray
+    failed: np.ndarray
+
+
 def highest_density(projections: Iterable[ProjectionPanel]) -> float:
     """The upper end of the common axis of all histograms."""
     return min(HIGHEST, max(2.0, 1.08 * max((float(one.heights.max()) for one in projections), default=0.0)))
@@ -115,3 +130,37 @@ def ratio(pce: float, expected_pce: float) -> float:
     if expected_pce > 0:
         return pce / expected_pce
     return 0.0 if pce == 0 else float("inf")
+
+
+def fitting_names(names: Sequence[str], length: int) -> list[str]:
+    """Names of at most `length` signs that stay different: cut at the end, or where that is not enough at the beginning.
+
+    >>> fitting_names(["temperature at Oslo", "temperature at Voss", "rain"], 12)
+    ['…at Oslo', '…at Voss', 'rain']
+    >>> fitting_names(["a long name", "another"], 6)
+    ['a lon…', 'anoth…']
+    """
+    cut = [name if len(name) <= length else f"{name[: length - 1]}…" for name in names]
+    for places in _alike(cut, names):
+        full = [names[place] for place in places]
+        shared = next(
+            (k for k, signs in enumerate(zip(*full, strict=False)) if len(set(signs)) > 1), min(map(len, full))
+        )
+        begin = full[0].rfind(" ", 0, max(shared - 3, 0)) + 1
+        begin = begin if shared - begin < length - 2 else shared
+        for place in places:
+            end = f"…{names[place][begin:]}"
+            cut[place] = end if len(end) <= length else f"{end[: length - 1]}…"
+    for places in _alike(cut, names):
+        for place in places:
+            tag = f"…{place + 1}"
+            cut[place] = names[place][: length - len(tag)] + tag
+    return cut
+
+
+def _alike(cut: Sequence[str], names: Sequence[str]) -> list[list[int]]:
+    """Places of names that differ and are cut to the same text."""
+    found: dict[str, list[int]] = {}
+    for place, name in enumerate(cut):
+        found.setdefault(name, []).append(place)
+    return [places for places in found.values() if len({names[place] for place in places}) > 1]

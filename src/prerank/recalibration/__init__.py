@@ -8,6 +8,14 @@ from prerank.recalibration.affine import Affine
 from prerank.recalibration.copula_coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
 from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.error_law import ErrorLaw
+from prerank.recalibration.joint_from_margins import (
+    EmpiricalCopula,
+    GaussianCopula,
+    Independence,
+    JointFromMargins,
+    margins_kept,
+)
+from prerank.recalibration.marginal_forecasts import DistributionMargins, QuantileMargins
 from prerank.recalibration.published_methods import HDRRecalibration, LatentRecalibration
 from prerank.recalibration.quantiles import marginal_quantiles
 from prerank.recalibration.recalibrator import PITDensities, Recalibrator
@@ -20,16 +28,22 @@ from prerank.recalibration.time_split import TimeSplit, split_by_time
 __all__ = [
     "Affine",
     "Coverage",
+    "DistributionMargins",
     "Dressing",
+    "EmpiricalCopula",
     "EnsembleCopulaCoupling",
     "ErrorLaw",
     "Fitted",
+    "GaussianCopula",
     "HDRRecalibration",
     "HeldOut",
     "HighestDensityRegions",
+    "Independence",
+    "JointFromMargins",
     "LatentRecalibration",
     "PITDensities",
     "PredictionRegion",
+    "QuantileMargins",
     "RecalibratedMargins",
     "Recalibrator",
     "SchaakeShuffle",
@@ -39,6 +53,7 @@ __all__ = [
     "TimeSplit",
     "Volume",
     "marginal_quantiles",
+    "margins_kept",
     "members_about_mean",
     "split_by_time",
 ]

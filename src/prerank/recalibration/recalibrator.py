@@ -205,17 +205,16 @@ class Recalibrator(BaseEstimator):
 
     @property
     def densities_(self) -> dict[str, PITDensities]:
-        """Densities of the old PITs by pre-rank, of the last tilt; empty without one."""
+        """Densities of the old PITs by pre-rank, of the first tilt that changes a forecast, or else of the first."""
         check_is_fitted(self, "steps_")
         tilts = [step for step in self.steps_ if isinstance(step, FittedTilt)]
         if not tilts:
             return {}
+        shown = next((tilt for tilt in tilts if tilt.changed), tilts[0])
         first, found = 0, {}
-        for name, count in tilts[-1].groups:
+        for name, count in shown.groups:
             rows = slice(first, first + count)
-            found[name] = PITDensities(
-                *(part[rows].cpu().numpy() for part in (tilts[-1].observed, tilts[-1].corrected))
-            )
+            found[name] = PITDensities(*(part[rows].cpu().numpy() for part in (shown.observed, shown.corrected)))
             first += count
         return found
 

@@ -79,7 +79,7 @@ def _null_range(ax: Axes, place: int, calibrated: CalibratedRange) -> None:
 
 
 def reliability_figure(protocol: Protocol, dataset: str, curves: pd.DataFrame, band: Band) -> Figure:
-    """How far observed shares are from the level, before and after: a line for each seed and projection.
+    """How far observed shares are from the level, before and after: median and range over seeds and projections.
 
     `curves` are the dataset's records of this evaluation, baselines and models of this training. Top: by pre-rank. Bottom,
     where they were kept: the margins of the model that was trained for that pre-rank.
@@ -111,7 +111,7 @@ def reliability_figure(protocol: Protocol, dataset: str, curves: pd.DataFrame, b
         heading(
             figure,
             f"Reliability of {dataset}, trained and evaluated {how}",
-            "Deviation from the diagonal; a line is one seed and one projection. Calibrated: nearly all lines in the grey",
+            "Deviation from the diagonal: median and range (shade) over seeds and projections. Calibrated: in the grey",
         )
         return figure
 
@@ -132,9 +132,11 @@ def _deviations(ax: Axes, curves: pd.DataFrame, penalty: str, band: Band, protoc
     found: Sequence[str] = [name for name in (NONE, penalty) if (curves["penalty"] == name).any()]
     for name in found:
         colour = ORANGE if name == NONE else BLUE
-        for _, line in curves[curves["penalty"] == name].groupby(["seed", "projection"]):
-            difference = line["frequency"] - line["level"]
-            ax.plot(line["level"], difference, color=colour, lw=0.7, alpha=0.6, ls=_dashes(protocol))
+        shown = curves[curves["penalty"] == name]
+        by_level = (shown["frequency"] - shown["level"]).groupby(shown["level"])
+        low, middle, high = by_level.min(), by_level.median(), by_level.max()
+        ax.fill_between(low.index, low, high, color=colour, alpha=0.22, lw=0)
+        ax.plot(middle.index, middle, color=colour, lw=1.4, ls=_dashes(protocol))
     if not found:
         same = penalty == "dependency" and protocol.evaluation == EXACT
         ax.text(0.5, 0.0, "= scale" if same else "no model", ha="center", va="bottom", fontsize=8, color=INK)

@@ -3,7 +3,6 @@
   const byId = (id) => document.getElementById(id);
   const data = JSON.parse(byId("data").textContent);
   const levels = data.levels.map((x) => x / 1000);
-  const bins = 10;
 
   // ---- elements: text is only ever set as text, never as markup
   const SVG = "http://www.w3.org/2000/svg";
@@ -20,17 +19,18 @@
   const pText = (p) => (p < 0.001 ? "< 0.001" : p.toFixed(3));
 
   // ---- geometry
-  const W = 260, H = 150, LEFT = 34, RIGHT = 8, TOP = 14, BOTTOM = 22;
+  const W = 260, H = 164, LEFT = 34, RIGHT = 8, TOP = 14, BOTTOM = 36;
   const across = (x) => LEFT + x * (W - LEFT - RIGHT);
   const up = (share) => H - BOTTOM - share * (H - TOP - BOTTOM);
   const round = (x) => Math.round(x * 100) / 100;
   const path = (xs, ys) => xs.map((x, i) => (i ? "L" : "M") + round(x) + " " + round(ys[i])).join("");
-  function axes(ticks, place, label) {
+  function axes(ticks, place, label, below) {
     const drawn = svg("g");
     drawn.append(svg("path", { class: "axis", d: `M${LEFT} ${TOP}V${H - BOTTOM}H${W - RIGHT}` }));
     for (const [x, text] of [[0, "0"], [0.5, "½"], [1, "1"]]) {
-      drawn.append(svg("text", { x: across(x), y: H - 6, "text-anchor": "middle" }, text));
+      drawn.append(svg("text", { x: across(x), y: H - 18, "text-anchor": "middle" }, text));
     }
+    drawn.append(svg("text", { x: across(0.5), y: H - 4, "text-anchor": "middle" }, below));
     for (const tick of ticks) {
       drawn.append(svg("text", { x: LEFT - 5, y: place(tick) + 4, "text-anchor": "end" }, label(tick)));
     }
@@ -83,7 +83,7 @@
   }
 
   function histogram(panel, projection, name) {
-    const heights = projection.h.map((x) => x / 100);
+    const heights = projection.h.map((x) => x / 100), bins = heights.length;
     const [low, high] = panel.b.map((x) => x / 1000);
     const place = (height) => up(Math.min(height, data.top) / data.top);
     const ticks = Array.from({ length: Math.floor(data.top) + 1 }, (_, k) => k);
@@ -98,14 +98,15 @@
         }
       });
       for (const edge of [low, high]) if (edge <= data.top) drawing.append(svg("path", { class: "edge", d: `M${LEFT} ${round(place(edge))}H${W - RIGHT}` }));
-      drawing.append(svg("path", { class: "uniform", d: `M${LEFT} ${round(place(1))}H${W - RIGHT}` }), axes(ticks, place, String));
+      drawing.append(svg("path", { class: "uniform", d: `M${LEFT} ${round(place(1))}H${W - RIGHT}` }), axes(ticks, place, String, "place of the outcome"));
       return (k) => [svg("rect", { class: "cursor", x: across(k / bins), width: width / bins, y: round(place(heights[k])), height: round(H - BOTTOM - place(heights[k])) })];
     };
     const say = (k) => {
       const where = heights[k] > high ? "above it" : heights[k] < low ? "below it" : "inside it";
-      return `${(k / bins).toFixed(1)} to ${((k + 1) / bins).toFixed(1)}: density ${fixed(heights[k], 2)}; band ${fixed(low, 2)} to ${fixed(high, 2)}, ${where}`;
+      const digits = bins === 10 ? 1 : 2, range = `${(k / bins).toFixed(digits)} to ${((k + 1) / bins).toFixed(digits)}`;
+      return `${panel.u ? `Rank ${k + 1} of ${bins}` : range}: density ${fixed(heights[k], 2)}; band ${fixed(low, 2)} to ${fixed(high, 2)}, ${where}`;
     };
-    return chart("Rank histogram", `Rank histogram of ${name}`, bins, draw, say);
+    return chart(panel.u ? `Rank histogram, a bar for each of ${bins} ranks` : "Rank histogram", `Rank histogram of ${name}`, bins, draw, say);
   }
 
   const widthsOf = (panel, projection) => (projection.w || panel.w).map((x) => x / 10000);
@@ -128,7 +129,7 @@
       for (const other of panel.q) {
         if (other !== projection) drawing.append(svg("path", { class: "other", d: line(other.d.map((x) => x / 10000)) }));
       }
-      drawing.append(svg("path", { class: "curve", d: line(deviation) }), axes(ticks, place, (x) => fixed(x + 0, digits)));
+      drawing.append(svg("path", { class: "curve", d: line(deviation) }), axes(ticks, place, (x) => fixed(x + 0, digits), "level"));
       return (j) => [
         svg("path", { class: "cursor", d: `M${round(xs[j])} ${TOP}V${H - BOTTOM}` }),
         svg("circle", { class: "cursor", cx: round(xs[j]), cy: round(place(base[j] + deviation[j])), r: 4 }),
@@ -143,6 +144,7 @@
 
   // ---- rows: every projection as cells, outside the band or inside
   function cells(panel, projection) {
+    const bins = projection.h.length;
     const strip = svg("svg", { viewBox: `0 0 ${bins} 1`, preserveAspectRatio: "none", "aria-hidden": "true" });
     const [low, high] = panel.b.map((x) => x / 1000);
     projection.h.forEach((height, k) => {
