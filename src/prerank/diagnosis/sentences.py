@@ -57,15 +57,15 @@ SENTENCES: dict[str, dict[str, str]] = {
         "no clear shape": "how alike {targets} are {apart} is miscalibrated" + _UNCLEAR,
     },
     "PCA": {
-        "biased high": "{targets} are forecast too high along principal {each}",
-        "biased low": "{targets} are forecast too low along principal {each}",
-        "under-dispersed": "{targets} are forecast too narrowly along principal {each}",
-        "over-dispersed": "{targets} are forecast too widely along principal {each}",
-        "heavy upper tail": "unusually high values of {targets} along principal {each} are missed",
-        "heavy lower tail": "unusually low values of {targets} along principal {each} are missed",
-        "no clear shape": "{targets} are miscalibrated along principal {each}" + _UNCLEAR,
+        "biased high": "{targets} are forecast too high along {each}",
+        "biased low": "{targets} are forecast too low along {each}",
+        "under-dispersed": "{targets} are forecast too narrowly along {each}",
+        "over-dispersed": "{targets} are forecast too widely along {each}",
+        "heavy upper tail": "unusually high values of {targets} along {each} are missed",
+        "heavy lower tail": "unusually low values of {targets} along {each} are missed",
+        "no clear shape": "{targets} are miscalibrated along {each}" + _UNCLEAR,
         "together": "{targets} are miscalibrated along their components together, along none by itself; the largest error "
-        "is along principal {each}",
+        "is along {each}",
     },
     "HDR": {
         "biased high": "scenarios are over-confident: outcomes fall too often where the forecast has low density",
@@ -101,6 +101,9 @@ SENTENCES: dict[str, dict[str, str]] = {
 """What each word of a reading says, by class of pre-rank. A pre-rank with an attribute `words` brings its own."""
 
 
+_NOUNS = {"PCA": "principal component"}
+
+
 class Voice(NamedTuple):
     """How a pre-rank's failures are said: a sentence for each word of a reading, and what may stand in them."""
 
@@ -108,6 +111,7 @@ class Voice(NamedTuple):
     fields: Mapping[str, str]
     targets: TargetWords
     by_target: bool  # whether its projections are the targets, one by one
+    noun: str | None = None  # of its numbered projections
 
 
 _UNKNOWN = Voice(OF_ONE_NUMBER, {}, TargetWords("target", ()), False)
@@ -128,7 +132,7 @@ def _voice(prerank: PreRank, targets: TargetWords) -> Voice:
         fields["apart"] = "from one to the next" if prerank.lag == 1 else f"{prerank.lag} apart"
     if isinstance(prerank, Contrast | SquaredDifference):
         fields |= {"first": targets.one(prerank.i), "second": targets.one(prerank.j)}
-    return Voice(words, fields, targets, isinstance(prerank, Marginal))
+    return Voice(words, fields, targets, isinstance(prerank, Marginal), _NOUNS.get(type(prerank).__name__))
 
 
 def failures_in_words(
@@ -197,7 +201,7 @@ def _each(prerank: str, names: Sequence[str], places: Sequence[int], voice: Voic
         return prerank
     common = names[0].rpartition(" ")[0]
     if common and all(name.rpartition(" ")[0] == common for name in names):  # component 1, component 2, ...
-        return TargetWords(common, tuple(name.rpartition(" ")[2] for name in names)).some(places)
+        return TargetWords(voice.noun or common, tuple(name.rpartition(" ")[2] for name in names)).some(places)
     return listed([names[place] for place in places])
 
 
