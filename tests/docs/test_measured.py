@@ -155,6 +155,21 @@ def test_step_times_are_those_of_the_record():
     assert f"takes {last[0]}, {last[1]} and {last[2]} ms with 2, 6 and 16 targets" in decision
 
 
+def test_what_corrected_forecasts_take_is_what_was_recorded():
+    found = records("corrected/corrected.csv")
+
+    def seconds(tree, row):
+        same = ("task", "targets", "cases")
+        own = [r for r in found if r["tree"] == tree and all(r[k] == row[k] for k in same)]
+        return statistics.median(float(r["cpu_seconds"]) for r in own)
+
+    shown = [row for row in found if row["tree"] == "c8a8c6b"]
+    assert {"check plain", "check corrected"} <= {row["task"] for row in shown}
+    for row in shown:
+        cells = [row["targets"], row["task"], f"{int(row['cases']):,}"]
+        assert f"| {' | '.join(cells)} | {seconds('now', row):.2f} |" in SPEED
+
+
 def test_what_a_start_takes_is_what_was_recorded():
     found = records("startup/startup.csv")
 

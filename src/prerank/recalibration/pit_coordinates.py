@@ -130,6 +130,7 @@ def _mid_ranks(values: Tensor, ordered: Tensor, unknown: Tensor) -> Tensor:
     through = below
     if len(columns):
         through = below.clone()
-        through[:, columns] = torch.searchsorted(ordered[:, columns], wanted[:, columns], right=True)
+        some = (part[:, columns].contiguous() for part in (ordered, wanted))
+        through[:, columns] = torch.searchsorted(*some, right=True)
     found = ((below + through + 1) / (2.0 * (ordered.shape[-1] + 1))).mT
     return found.masked_fill(values.isnan() | unknown[:, None, :], torch.nan)
