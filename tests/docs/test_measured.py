@@ -155,6 +155,21 @@ def test_step_times_are_those_of_the_record():
     assert f"takes {last[0]}, {last[1]} and {last[2]} ms with 2, 6 and 16 targets" in decision
 
 
+def test_what_a_start_takes_is_what_was_recorded():
+    found = records("startup/startup.csv")
+
+    def middle(tree, what):
+        return statistics.median(float(row["seconds"]) for row in found if (row["tree"], row["what"]) == (tree, what))
+
+    torch = middle("", "import torch")
+    cells = {(row["tree"], row["what"]) for row in found if row["tree"] in ("", "now")}
+    shown = [(tree, what) for tree, what in cells if f"| {what} |" in SPEED]
+    assert len(shown) >= 7
+    for tree, what in shown:
+        value = middle(tree, what)
+        assert f"| {what} | {1000 * value:.0f} | {value / torch:.2f} |" in SPEED
+
+
 def test_what_calls_lose_beside_other_programs_is_what_was_recorded():
     found = records("contention/contention.csv")
 

@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
-
-import pandas as pd
+from typing import TYPE_CHECKING, NamedTuple
 
 from prerank.calibration import LEVEL
 from prerank.diagnosis.explanations import words_of
 from prerank.diagnosis.field_sentences import FIELD_SENTENCES
 from prerank.diagnosis.target_words import TargetWords, listed, named
 from prerank.preranks import Contrast, Dependency, Marginal, PreRank, SquaredDifference
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _UNCLEAR = ", neither by a bias nor by a wrong spread alone: look at the histogram"
 OF_ONE_NUMBER = {
@@ -134,7 +135,9 @@ def _voice(prerank: PreRank, targets: TargetWords) -> Voice:
     return Voice(words, fields, targets, isinstance(prerank, Marginal), _NOUNS.get(type(prerank).__name__))
 
 
-def failures_in_words(table: pd.DataFrame, projections: pd.DataFrame, voices: Mapping[str, Voice]) -> dict[str, str]:
+def failures_in_words(
+    table: "pd.DataFrame", projections: "pd.DataFrame", voices: Mapping[str, Voice]
+) -> dict[str, str]:
     """A sentence for each pre-rank that fails by its adjusted p-value, in the order of the table; of others nothing."""
     return {
         str(name): _sentence(str(name), str(row["reading"]), projections.loc[[name]], voices.get(str(name), _UNKNOWN))
@@ -143,7 +146,7 @@ def failures_in_words(table: pd.DataFrame, projections: pd.DataFrame, voices: Ma
     }
 
 
-def _sentence(prerank: str, reading: str, projections: pd.DataFrame, voice: Voice) -> str:
+def _sentence(prerank: str, reading: str, projections: "pd.DataFrame", voice: Voice) -> str:
     names = [str(name) for _, name in projections.index]
     rows = projections.to_dict("records")
     failed = [k for k, row in enumerate(rows) if row["adjusted p-value"] <= LEVEL]
