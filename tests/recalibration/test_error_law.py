@@ -285,7 +285,7 @@ def test_the_regression_is_the_ridge_regression_by_its_dual(n_targets):
     generator = torch.Generator().manual_seed(n_targets)
     level = torch.randn(25, n_targets, generator=generator).double()
     errors = level.flip(1) + 0.1 * torch.randn(25, n_targets, generator=generator).double()
-    predictors = Predictors.of([(level, torch.ones(n_targets).double())])
+    predictors = Predictors.of([(level, torch.ones(n_targets).double())], torch.ones(25, dtype=torch.bool))
     folds = folds_of(25, 5, None, 0, CPU)
     used = torch.cat([torch.ones(1, 25), folds.without]).double()
     x = predictors.values

@@ -86,7 +86,7 @@ def test_each_bound_of_a_verdict_still_counts_as_harmless():
     assert not edge._replace(hdr_after=edge.hdr_after + 1e-9).harmless(0.25, 2.0)
     assert not edge._replace(n_cases=5).harmless(0.25, 2.0)
     assert edge._replace(gain=0.5).harmless(0.25, -1.0)
-    assert Verdict(1.0, 0.0, 0.0, 0.0) == (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1)
+    assert Verdict(1.0, 0.0, 0.0, 0.0) == (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("elements", [1 << 20, 1])

@@ -119,7 +119,7 @@ class ErrorLaw:
         used = cases.weights > 0
         unit = _unit(error, cases.weights)
         given = None if held_out.features is None else held_out.features.raw
-        predictors = Predictors.of(_raw_predictors(members, unit, self.named_members, given))
+        predictors = Predictors.of(_raw_predictors(members, unit, self.named_members, given, used), used)
         robust = robust_weights(error / unit, used) * cases.weights
         _, first = regressions(error / unit, predictors, robust, cases.folds, cases.n_blocks)
         # large errors are those that are left by a regression
@@ -191,14 +191,16 @@ def _unit(error: Tensor, weights: Tensor) -> Tensor:
     return torch.where(unit > 1e-9 * size, unit, torch.where(size > 0, size, 1.0))
 
 
-def _raw_predictors(members: _Members, unit: Tensor, named: bool, given: Tensor | None) -> list[tuple[Tensor, Tensor]]:
+def _raw_predictors(
+    members: _Members, unit: Tensor, named: bool, given: Tensor | None, used: Tensor | None = None
+) -> list[tuple[Tensor, Tensor]]:
     """Groups of predictors (N, F) of the mean and their units: level, members that are models, features."""
     parts = [(members.mean, unit)]
     if named:
         deviations = members.deviations.flatten(1)
         parts.append((deviations, unit.repeat(members.deviations.shape[1])))
     if given is not None:
-        spread = given.std(0, correction=0)
+        spread = (given if used is None else given[used]).std(0, correction=0)
         parts.append((given.double(), torch.where(spread > 0, spread, 1.0).double()))
     return parts
 

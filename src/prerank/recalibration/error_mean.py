@@ -28,11 +28,11 @@ class Predictors(NamedTuple):
     groups: tuple[int, ...]
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Tensor, Tensor]]) -> "Predictors":
-        """Of groups of raw predictors (N, F) and their units (F,)."""
+    def of(cls, parts: Sequence[tuple[Tensor, Tensor]], used: Tensor) -> "Predictors":
+        """Of groups of raw predictors (N, F) and their units (F,); `used` cases (N,) say what is usual."""
         raw, spread = torch.cat([part for part, _ in parts], 1), torch.cat([unit for _, unit in parts])
-        centre = raw.mean(0)
-        reach = REACH * (raw / spread).std(0, correction=0)
+        centre = raw[used].mean(0)
+        reach = REACH * (raw[used] / spread).std(0, correction=0)
         groups = tuple(part.shape[1] for part, _ in parts)
         return cls(within_reach(raw, centre, spread, reach), centre, spread, reach, groups)
 
@@ -104,6 +104,7 @@ class _Problem(NamedTuple):
     predictors: Tensor
     columns: Tensor
     back: list[Tensor]
+    n_cases: int
     pull: float
     grams: Tensor
     sides: Tensor
@@ -111,15 +112,16 @@ class _Problem(NamedTuple):
 
     @classmethod
     def of(cls, errors: Tensor, predictors: Predictors, used: Tensor, n_blocks: int, slopes: bool) -> "_Problem":
-        x, (n_cases, n_targets) = predictors.values, errors.shape
+        x, n_targets, n_cases = predictors.values, errors.shape[1], int((used[0] > 0).sum())
         own, pull = x[:, :n_targets], n_cases / n_blocks
         first = errors.new_zeros(len(used), 2, n_targets)
         if slopes:
-            first = torch.stack([_own_slopes(errors, own, weights, pull) for weights in used])
+            usual = own[used[0] > 0].square().mean(0)
+            first = torch.stack([_own_slopes(errors, own, weights, usual, pull) for weights in used])
         rotated, back = [torch.ones_like(errors[:, :1])], []
         for part in x.split(predictors.groups, 1):
             # with more columns than cases their span is enough, and a ridge does not see the difference
-            axes = torch.linalg.svd(part, full_matrices=False).Vh if part.shape[1] > n_cases else None
+            axes = torch.linalg.svd(part, full_matrices=False).Vh if part.shape[1] > len(x) else None
             back.append(torch.eye(part.shape[1]).to(x) if axes is None else axes)
             rotated.append(part if axes is None else part @ axes.mT)
         columns = torch.cat(
@@ -129,12 +131,12 @@ class _Problem(NamedTuple):
         grams = torch.stack([(z.mT * weights) @ z for weights in used])
         rest = [errors - slope[0] - own * slope[1] for slope in first]
         sides = torch.stack([(z.mT * weights) @ part for weights, part in zip(used, rest, strict=True)])
-        return cls(x, columns, back, pull, grams, sides, first)
+        return cls(x, columns, back, n_cases, pull, grams, sides, first)
 
     def solved(self, strengths: Sequence[float], fold: Tensor) -> Mean:
         """Under one ridge per case for each group of predictors."""
-        n_cases, n_targets = len(fold), self.sides.shape[-1]
-        ridges = torch.tensor([min(strength, _NEVER) * n_cases for strength in strengths] + [self.pull])
+        n_targets = self.sides.shape[-1]
+        ridges = torch.tensor([min(strength, _NEVER) * self.n_cases for strength in strengths] + [self.pull])
         penalty = ridges.to(self.grams)[self.columns].diag()
         found = torch.cholesky_solve(self.sides, torch.linalg.cholesky(self.grams + penalty))
         parts = found[:, 1:].split([len(axes) for axes in self.back], 1)
@@ -148,11 +150,11 @@ class _Problem(NamedTuple):
         return Mean(shift[0], coefficients[0], held_out)
 
 
-def _own_slopes(errors: Tensor, level: Tensor, weights: Tensor, pull: float) -> Tensor:
-    """Shift and slope (2, D) of each target's errors on its own level, both shrunk by a pseudo-block."""
+def _own_slopes(errors: Tensor, level: Tensor, weights: Tensor, usual: Tensor, pull: float) -> Tensor:
+    """Shift and slope (2, D) of each target's errors on its own level, both shrunk by a pseudo-block of `usual` squares."""
     w = weights[:, None]
     total, along = w.sum() + pull, (w * level).sum(0)
-    square = (w * level.square()).sum(0) + pull * level.square().mean(0).clamp_min(1e-12)
+    square = (w * level.square()).sum(0) + pull * usual.clamp_min(1e-12)
     right, cross = (w * errors).sum(0), (w * level * errors).sum(0)
     slope = (total * cross - along * right) / (total * square - along.square())
     return torch.stack([(right - slope * along) / total, slope])
