@@ -38,10 +38,10 @@ def scores_of(pit, *given, **more) -> np.ndarray:
         (ShapeScores(9.0, 2.71, 1.5, 1.5), "biased low, under-dispersed"),
         (ShapeScores(-9.0, 2.71, 1.5, 1.5), "biased high, under-dispersed"),
         (ShapeScores(10.0, 3.0, 1.5, 1.5), "biased low"),
-        # and so is a bias below three tenths of the spread
-        (ShapeScores(2.69, 9.0, 3.0, 3.0), "under-dispersed"),
-        (ShapeScores(2.71, 9.0, 3.0, 3.0), "biased low, under-dispersed"),
-        (ShapeScores(-2.69, -9.0, 0.0, 0.0), "over-dispersed"),
+        # and so is a bias below 0.15 of the spread
+        (ShapeScores(2.69, 18.0, 3.0, 3.0), "under-dispersed"),
+        (ShapeScores(2.71, 18.0, 3.0, 3.0), "biased low, under-dispersed"),
+        (ShapeScores(-2.69, -18.0, 0.0, 0.0), "over-dispersed"),
         # and the mean of PITs that lie far apart varies more
         (ShapeScores(2.9, 3.0, 1.5, 1.5, 1.2), "under-dispersed"),
         (ShapeScores(3.1, 3.0, 1.5, 1.5, 1.2), "biased low, under-dispersed"),

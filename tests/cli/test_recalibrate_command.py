@@ -88,7 +88,7 @@ def test_the_text_says_what_was_done_and_what_came_of_it(past, tmp_path):
     assert result.exit_code == 0, result.output
     for words in (
         "Fitted on 45 cases, 3 targets.",
-        "law of errors: Student's t",
+        "law of errors: members shifted by",
         "Fitted on the first 45 cases (2024-01-01 to 2024-02-14), judged on the rest (2024-02-15 to 2024-03-30):",
         "PCE before",
         "Energy score",

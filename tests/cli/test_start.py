@@ -1,4 +1,4 @@
-"""The command line starts at once: help and version need nothing that computes."""
+"""Nothing is imported that a call does not use: help and refusals need nothing that computes, a check no figures."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import prerank
@@ -19,7 +20,9 @@ LIGHT = [
     ["benchmark", "--quick"],
     ["check", ""],
     ["check", "nowhere.npz"],
-    ["recalibrate", "nowhere.npz", "--out", "out.npz"],
+    ["check", "nowhere.csv", "nowhere.nc"],
+    ["check", __file__, "--prerank", "none"],
+    ["recalibrate", "nowhere.npz", "--out", "corrected.npz"],
 ]
 CODE = """
 import json, sys
@@ -45,10 +48,56 @@ def test_nothing_heavy_is_imported(arguments):
     assert not HEAVY & imported
 
 
-def test_what_computes_is_noticed_by_the_test_above(tmp_path):
-    (tmp_path / "empty.npz").touch()
-    done = run("check", str(tmp_path / "empty.npz"))
-    assert HEAVY & set(json.loads(done.stdout.splitlines()[-1]))
+# what a check has no use for: torch has a compiler (by way of sympy), pandas an own engine, and scipy a library of laws
+UNUSED_BY_A_CHECK = {
+    "jinja2",
+    "matplotlib",
+    "scipy.optimize",
+    "scipy.spatial",
+    "scipy.stats",
+    "sklearn",
+    "sympy",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.fx.experimental.symbolic_shapes",
+    "xarray",
+}
+UNUSED_BY_ITS_IMPORT = UNUSED_BY_A_CHECK | {"pandas", "pyarrow", "rich", "scipy", "typer"}
+A_CHECK = """
+import numpy as np
+points = np.random.default_rng(1).normal(size=(40, 11, 3))
+print(check(points[:, 0], points[:, 1:]))
+"""
+
+
+def newly_imported(code: str) -> set[str]:
+    """Modules that code after `import torch` imports."""
+    lines = ("import json, sys, torch", "before = set(sys.modules)", code, "new = set(sys.modules) - before")
+    words = [sys.executable, "-c", "\n".join([*lines, "print('\\n' + json.dumps(sorted(new)))"])]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_importing_check_imports_torch_and_little_else():
+    found = newly_imported("from prerank import check")
+    assert "prerank.diagnosis.checking" in found
+    assert not UNUSED_BY_ITS_IMPORT & found
+
+
+def test_a_check_imports_no_figures_laws_or_compilers():
+    found = newly_imported("from prerank import check" + A_CHECK)
+    assert {"pandas", "rich", "scipy.special"} <= found
+    assert not UNUSED_BY_A_CHECK & found
+
+
+def test_what_computes_is_noticed_by_the_tests_above(tmp_path):
+    points = np.random.default_rng(1).normal(size=(40, 6, 2))
+    np.savez(tmp_path / "small.npz", members=points[:, 1:], observations=points[:, 0])
+    done = run("check", str(tmp_path / "small.npz"))
+    assert done.returncode == 0, done.stderr
+    assert {"torch", "numpy", "pandas", "scipy"} <= set(json.loads(done.stdout.splitlines()[-1]))
+    report = "check(points[:, 0], points[:, 1:]).to_html()"
+    assert "jinja2" in newly_imported("from prerank import check" + A_CHECK + report)
 
 
 def test_the_version_is_that_of_the_package():
@@ -65,12 +114,7 @@ def test_no_other_file_states_the_version():
 
 
 def test_the_startup_benchmark_tells_all_it_measures(benchmark_script):
-    found = benchmark_script("startup").measure(1)
-    assert list(found) == [
-        "python -c pass",
-        "import prerank",
-        "prerank --version",
-        "prerank --help",
-        "prerank check --help",
-    ]
+    startup = benchmark_script("startup")
+    found = startup.medians(startup.measure({"now": startup.ROOT}, 1))
+    assert list(found) == [("", what) for what in startup.PLAIN] + [("now", what) for what in startup.OURS]
     assert all(value > 0 for value in found.values())

@@ -7,9 +7,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import stats
 
-from prerank import HDR, Contrast, Custom, Dependency, Location, Marginal, Scale, check, check_pits
+from prerank import HDR, PCA, Contrast, Custom, Dependency, Location, Marginal, Scale, check, check_pits
 from prerank.calibration import LEVEL
 from prerank.diagnosis import grouped
 from prerank.diagnosis.explanations import SHAPES, words_of
@@ -164,6 +165,13 @@ def test_errors_of_different_targets_are_said_of_each():
     frame = pd.DataFrame(rng.normal(size=(400, 3)), columns=["Oslo", "Bergen", "Voss"])
     result = check(frame, rng.normal([0.8, -0.8, 0.0], size=(400, 20, 3)), Marginal(), n_replicates=199)
     assert result.sentences == {"marginal": "Oslo is forecast too high; Bergen is forecast too low."}
+
+
+def test_components_are_called_principal_components():
+    rng = np.random.default_rng(2)
+    law = torch.distributions.MultivariateNormal(torch.zeros(400, 3), torch.diag(torch.tensor([0.1, 0.2, 0.3])))
+    (sentence,) = check(rng.normal(size=(400, 3)), law, PCA(), n_replicates=199).sentences.values()
+    assert sentence == "The 3 targets are forecast too narrowly along all 3 principal components."
 
 
 def test_a_row_that_fails_by_no_single_projection_names_the_largest_error():

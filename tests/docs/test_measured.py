@@ -155,6 +155,21 @@ def test_step_times_are_those_of_the_record():
     assert f"takes {last[0]}, {last[1]} and {last[2]} ms with 2, 6 and 16 targets" in decision
 
 
+def test_what_a_start_takes_is_what_was_recorded():
+    found = records("startup/startup.csv")
+
+    def middle(tree, what):
+        return statistics.median(float(row["seconds"]) for row in found if (row["tree"], row["what"]) == (tree, what))
+
+    torch = middle("", "import torch")
+    cells = {(row["tree"], row["what"]) for row in found if row["tree"] in ("", "now")}
+    shown = [(tree, what) for tree, what in cells if f"| {what} |" in SPEED]
+    assert len(shown) >= 7
+    for tree, what in shown:
+        value = middle(tree, what)
+        assert f"| {what} | {1000 * value:.0f} | {value / torch:.2f} |" in SPEED
+
+
 def test_what_calls_lose_beside_other_programs_is_what_was_recorded():
     found = records("contention/contention.csv")
 
@@ -222,3 +237,42 @@ def test_what_is_said_of_rows_with_several_projections_is_what_was_recorded():
     )
     adjusted = max(float(row["rejected"]) - float(row["by Holm"]) for row in records("rows/adjustment.csv"))
     assert f"up to {100 * adjusted:.1f} points more of the data sets than by Holm's" in TESTS
+
+
+def test_real_ensembles_on_the_page_are_those_of_the_record():
+    page = (PAGES / "recalibration.md").read_text(encoding="utf-8")
+    sets = [line for line in page.splitlines() if line.startswith(("| later,", "| alternate,"))]
+    rows = {}
+    for row in records("recalibration/real_ensembles.csv"):
+        rows.setdefault((row["split"], row["set"]), {})[row["method"]] = row
+    assert len(rows) == 10
+
+    def cell(row, name, digits):
+        return f"{float(row[name]):.{digits}f}" if row[name] else "–"
+
+    for (split, name), methods in rows.items():
+        head = f"| {'later' if split == 'time' else 'alternate'}, {name} |"
+        of_members = [cell(methods[m], "ES of M", 2) for m in SOME[:6]]
+        of_draws = [cell(methods[m], "ES of draws", 2) for m in SOME[3:6]]
+        logs = [cell(methods[m], "log score", 1) for m in ("Gaussian copula", "law of errors")]
+        rejected = [f"{float(methods[m]['rejected, M']):.0f}" for m in SOME[:6]]
+        of_hundred = [f"{float(methods[m]['rejected, draws']):.0f}" for m in SOME[3:6]]
+        assert f"{head} {' | '.join([*of_members, *of_draws, *logs])} |" in sets
+        assert f"{head} {' | '.join([*rejected, *of_hundred])} |" in sets
+    slowest = max(float(methods["law of errors"]["seconds"]) for methods in rows.values())
+    assert slowest < 5
+
+
+SOME = ("raw", "affine", "ECC", "Gaussian copula", "analogs of errors", "law of errors")
+
+
+def test_calibrated_ensembles_on_the_page_are_those_of_the_record():
+    right = [row for row in records("recalibration/harmless_ensembles.csv") if row["part"] == "calibrated"]
+    page = read(PAGES / "recalibration.md")
+    count = len({row["repetition"] for row in right})
+    changed = sum(row["changed"] == "True" for row in right) / len(right)
+    lost = statistics.mean(float(row["energy score"]) / float(row["energy score before"]) - 1 for row in right)
+    before, after = (statistics.mean(float(row[name]) for row in right) for name in ("rejected before", "rejected"))
+    assert f"{count} repetitions of 18 kinds: something is changed in {percent(changed)}" in page
+    assert f"the energy score is worse by {100 * lost:.2f} % on average" in page
+    assert f"a check rejects {percent(before)} before and {percent(after)} after" in page

@@ -10,6 +10,7 @@ from prerank import Location, Marginal, Recalibrator
 from prerank._serialization import Format
 from prerank.recalibration.affine import FittedAffine
 from prerank.recalibration.dressing import FittedDressing
+from prerank.recalibration.error_law import FittedErrorLaw
 from prerank.recalibration.guard import Verdict
 from prerank.recalibration.persistence import _FORMAT, write
 from prerank.recalibration.tilt import FittedTilt
@@ -33,6 +34,11 @@ TILT = FittedTilt(
     100,
     200,
     0,
+)
+EYE = torch.eye(2).double()
+LAW = FittedErrorLaw(
+    *(TWO, 0 * TWO, TWO, TWO, 0 * TWO, 0 * EYE, TWO, 0 * TWO, TWO, EYE, 5.0, 0.1),
+    *(None, 0, "equal", 0.5, "errors", 0.7, torch.ones(4, 2).double(), 0.01, 1.0, 0.1, 0.05),
 )
 KNOWN = {"n_cases": 9, "n_targets": 2, "n_features": 0, "n_folds": 5, "seed": 0, "tied": [0.0, 0.0]}
 NAN = torch.full((2,), torch.nan).double()
@@ -93,6 +99,16 @@ FORGED = {
     "preranks of text": (TILT, field("preranks", "all"), "preranks are none"),
     "an unknown prerank": (TILT, field("preranks", {"tuple": [{"prerank": "Evil", "fields": {}}]}), "Evil"),
     "a tuple of nothing": (TILT, field("preranks", {"wrong": 1}), "KeyError"),
+    "a law of other targets": (LAW, tensor("scatter", torch.eye(3).double()), r"scatter is not of shape \(2, 2\)"),
+    "a scatter of no law": (LAW, tensor("scatter", -EYE), "scatter is not positive definite"),
+    "a lopsided scatter": (LAW, tensor("scatter", EYE + EYE.roll(1).triu()), "scatter is not symmetric"),
+    "errors of no size": (LAW, tensor("unit", 0 * TWO), "unit is not positive"),
+    "no freedom": (LAW, field("freedom", 0.0), "freedom=0.0"),
+    "a shape of its own": (LAW, field("shape", "round"), "shape is none"),
+    "points of no shape": (LAW, field("shape", "t"), "points go with the shape of past errors"),
+    "a pattern of its own": (LAW, field("pattern", "plaid"), "pattern is none"),
+    "members that were not": (LAW, field("n_members", 3), "members are others"),
+    "a move the other way": (LAW, tensor("moves", -torch.ones(2, 2).double()), "moves have a scale"),
     "an unknown step": (AFFINE, lambda _, about: about["steps"][0].update(step="os.system"), "KeyError"),
     "steps that are none": (AFFINE, head("steps", 3), "TypeError"),
     "no steps": (AFFINE, without("steps"), "KeyError"),
@@ -116,7 +132,7 @@ def test_contents_that_do_not_fit_together_are_refused(name, tmp_path):
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize("step", [AFFINE, DRESSING, TILT])
+@pytest.mark.parametrize("step", [AFFINE, DRESSING, LAW, TILT])
 def test_what_a_fit_has_made_is_read(step, tmp_path):
     assert type(Recalibrator.load(forge(tmp_path / "file", step)).steps_[0]) is type(step)
 

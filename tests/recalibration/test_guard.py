@@ -9,7 +9,7 @@ from prerank import GaussianMixture, Marginal
 from prerank.recalibration import Tilted
 from prerank.recalibration.guard import _SHIFTS, Pools, Verdict, log_score
 from prerank.recalibration.pit_coordinates import OldPITs
-from prerank.recalibration.tilted import even_steps, resampled
+from prerank.recalibration.tilted import even_steps, picked, taken
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0])
@@ -60,8 +60,8 @@ def test_each_reason_alone_refuses():
 
 def test_resampling_at_even_steps_makes_no_copies_of_members_that_weigh_alike():
     members = torch.arange(100.0).reshape(1, 100, 1)
-    picked = resampled(members, torch.full((1, 100), 0.01), even_steps(torch.tensor([[0.4]]), 50))
-    assert len(picked.unique()) == 50
+    drawn = taken(members, picked(torch.full((1, 100), 0.01), even_steps(torch.tensor([[0.4]]), 50)))
+    assert len(drawn.unique()) == 50
 
 
 @pytest.mark.parametrize(("share", "pool"), [(1.0, 300), (0.2, 1000), (0.001, 3000)])

@@ -19,7 +19,7 @@ from prerank.recalibration.path import Candidate, Path
 from prerank.recalibration.persistence import write
 from prerank.recalibration.pit_coordinates import OldPITs
 from prerank.recalibration.tilt import FittedTilt, _density
-from prerank.recalibration.tilted import even_steps, resampled
+from prerank.recalibration.tilted import even_steps, picked, taken
 
 THETA = torch.tensor([[0.3, -0.2, 0.1], [0.1, 0.2, 0.0]], dtype=torch.float64)
 OLD = OldPITs((Marginal(), Location()), 10, 3)
@@ -85,7 +85,7 @@ def test_draws_are_resampled_at_even_steps_from_a_pool(mixed):
         pool = equally_weighted_draws(law, 60, seed, f"pool for {stream}").members
         start = uniform(case_keys(seed, torch.arange(4), "resampling", stream), (1,))
         share = torch.softmax(exponent(law, pool), -1)
-        assert torch.equal(members, resampled(pool, share, even_steps(start, 20)))
+        assert torch.equal(members, taken(pool, picked(share, even_steps(start, 20))))
     # 40 draws at a share of one need 80 draws of the law
     many = equally_weighted_draws(law, 80, 0, "pool for members").members
     drawn = tilted.ensemble(40).members
@@ -102,7 +102,7 @@ def test_reference_draws_and_draws_to_rank_come_from_halves_of_the_pool(size, fi
     start = uniform(case_keys(3, torch.arange(4), "even steps", "some"), (1,))
     for half, drawn in ((first, tilted.reference_draws(7, "some")), (second, tilted.draws_to_rank(7, "some"))):
         share = torch.softmax(exponent(law, pool[:, half]), -1)
-        assert torch.equal(drawn.members, resampled(pool[:, half], share, even_steps(start, 7)))
+        assert torch.equal(drawn.members, taken(pool[:, half], picked(share, even_steps(start, 7))))
         torch.testing.assert_close(tilted.log_weights(drawn.members), exponent(law, drawn.members))
     fresh = Tilted(law, OLD, THETA, pool=size)
     torch.testing.assert_close(tilted.mean, fresh.mean)  # after the pool was made for all, and before
@@ -138,8 +138,8 @@ def test_exponents_are_remembered_for_the_same_points_until_they_change(mixed):
 def test_resampling_picks_where_cumulated_shares_pass_a_number():
     members = torch.tensor([[[10.0], [20.0], [30.0]]])
     share = torch.tensor([[0.2, 0.5, 0.3]])
-    picked = resampled(members, share, torch.tensor([[0.1, 0.21, 0.69, 0.71, 1.5]]).double())
-    assert picked.flatten().tolist() == [10.0, 20.0, 20.0, 30.0, 30.0]
+    drawn = taken(members, picked(share, torch.tensor([[0.1, 0.21, 0.69, 0.71, 1.5]]).double()))
+    assert drawn.flatten().tolist() == [10.0, 20.0, 20.0, 30.0, 30.0]
     assert even_steps(torch.tensor([[0.5], [0.0]]), 4).tolist() == [
         [0.125, 0.375, 0.625, 0.875],
         [0.0, 0.25, 0.5, 0.75],

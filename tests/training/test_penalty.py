@@ -242,7 +242,7 @@ def forecasts_to_learn_from():
     return {"mixture": GaussianMixture(logits, loc, factor), "another law": normals, "members": Ensemble(members)}
 
 
-@pytest.mark.parametrize("kind", ["mixture", "another law", "members"])
+@pytest.mark.parametrize("kind", ["mixture", "members"])
 def test_a_prerank_never_learns_from_the_draws_that_it_ranks(kind):
     """Decision 2, in training: a draw that shaped its own projection is not exchangeable with the observation."""
     forecast, y = forecasts_to_learn_from()[kind], parameters(cases=6)[3]
@@ -257,6 +257,60 @@ def test_a_prerank_never_learns_from_the_draws_that_it_ranks(kind):
     if kind == "members":  # between them the two halves are everybody
         together = torch.cat([ranked, learnt], -2)
         torch.testing.assert_close(together, forecast.members.detach(), rtol=0, atol=0)
+
+
+def test_of_another_law_a_prerank_learns_from_the_draws_pooled_with_the_observation():
+    """Decision 40: the observation is one of the points, so under calibration it is exchangeable with the others."""
+    forecast, y = forecasts_to_learn_from()["another law"], parameters(cases=6)[3]
+    watched = Watched()
+    needs_of(watched, 3)
+    watched.learnt.clear(), watched.ranked.clear()
+    PreRankPenalty((Scale(), watched), n_draws=10)(y, forecast, seed=1, step=2)
+    (learnt,), (ranked,) = watched.learnt, watched.ranked
+    torch.testing.assert_close(learnt, torch.cat([y[:, None], ranked], -2), rtol=0, atol=0)
+
+
+class Flow(torch.distributions.Distribution):
+    """A law as flows are: it has `rsample` and `log_prob`, says nothing of its moments, and counts how often it is drawn."""
+
+    arg_constraints = {}  # noqa: RUF012
+    has_rsample = True
+
+    def __init__(self, loc):
+        self.base, self.calls = torch.distributions.Independent(torch.distributions.Normal(loc, 1.0), 1), []
+        super().__init__(self.base.batch_shape, self.base.event_shape, validate_args=False)
+
+    def rsample(self, sample_shape=()):
+        self.calls.append(tuple(sample_shape))
+        return self.base.rsample(sample_shape).sinh()
+
+    def log_prob(self, value):
+        back = value.asinh()
+        return self.base.log_prob(back) - 0.5 * (1 + value.square()).log().sum(-1)
+
+
+@pytest.mark.parametrize("preranks", [(PCA(),), (PCA(), Marginal(), Copula(), Scale(), HDR())], ids=["PCA", "several"])
+def test_a_flow_is_drawn_once_in_a_step_and_every_pre_rank_has_a_gradient(preranks):
+    loc = torch.zeros(40, 3, requires_grad=True)
+    law, y = Flow(loc), torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    (gradient,) = torch.autograd.grad(PreRankPenalty(preranks, n_draws=16)(y, law), loc)
+    assert law.calls == [(16,)]
+    assert gradient.abs().max() > 0
+    with torch.no_grad():
+        assert not PreRankPenalty(preranks, n_draws=16)(y, Flow(loc)).requires_grad
+
+
+def test_a_true_flow_is_calibrated_in_training_along_directions_of_the_pooled_draws():
+    """Mean and variance are those of ranks among 20 draws: directions that are learnt with them do not favour the draws."""
+    loc = torch.zeros(4000, 3)
+    law = Flow(loc)
+    y = law.rsample().detach()
+    for pit in PreRankPenalty((PCA(), Copula()), n_draws=20).pits(y, law):
+        deviation = pit.double() - 0.5
+        assert deviation.mean(0).abs().max() < 4.5 * (1 / 12 / 4000) ** 0.5
+        # k / 20 with k uniform on 0, ..., 20 has the variance of a uniform number times 22 / 20
+        error = 12 * (1 / 180 / 4000) ** 0.5
+        assert (12 * deviation.square().mean(0) - 22 / 20).abs().max() < 4.5 * error
 
 
 def test_members_are_halved_with_their_weights():

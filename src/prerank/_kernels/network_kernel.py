@@ -6,6 +6,7 @@ one program in one order, so that a model's bits do not depend on how many other
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -226,7 +227,7 @@ class _Perceptron(torch.autograd.Function):
 
 def perceptron(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
     """The layers of all models: x (E, N, L) or (N, L), weights (E, in, out), biases (E, 1, out)."""
-    lead = torch.broadcast_shapes(x.shape[:-2], weights[0].shape[:-2])
+    lead = np.broadcast_shapes(x.shape[:-2], weights[0].shape[:-2])
     layers = [tensor.expand(*lead, *tensor.shape[-2:]) for pair in zip(weights, biases, strict=True) for tensor in pair]
     return _Perceptron.apply(x.expand(*lead, *x.shape[-2:]), *layers)
 

@@ -3,6 +3,7 @@
 Factors are lower triangular; the other triangle is neither read nor given a gradient.
 """
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -81,7 +82,7 @@ def columns(n_targets: int) -> int:
 
 def flattened(*parts: tuple[Tensor, int]) -> tuple[torch.Size, list[Tensor]]:
     """Leading axes that tensors broadcast to, and the tensors with those as one; each is given with its number of others."""
-    lead = torch.broadcast_shapes(*(part.shape[: part.ndim - own] for part, own in parts))
+    lead = torch.Size(np.broadcast_shapes(*(part.shape[: part.ndim - own] for part, own in parts)))
     flat = [
         part.expand(*lead, *part.shape[part.ndim - own :]).reshape(lead.numel(), *part.shape[part.ndim - own :])
         for part, own in parts

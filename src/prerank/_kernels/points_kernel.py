@@ -3,6 +3,7 @@
 Written with library calls, a variance over targets is five passes over all points, and its gradient twice as many.
 """
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -146,7 +147,7 @@ def spread(points: Tensor, lag: int) -> Tensor:
 def project(points: Tensor, directions: Tensor) -> Tensor:
     """Points (..., P, D) along directions (..., D, K) that are held fixed: (..., P, K)."""
     own, (n_targets, n_projections) = directions.shape[:-2], directions.shape[-2:]
-    lead = torch.broadcast_shapes(points.shape[:-2], own)
+    lead = np.broadcast_shapes(points.shape[:-2], own)
     points = points.expand(*lead, *points.shape[-2:])
     if own.numel() > 1 and own not in (lead, (*lead[:-1], 1)):  # points in a row share their directions
         directions = directions.expand(*lead, n_targets, n_projections)

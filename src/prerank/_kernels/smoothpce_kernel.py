@@ -4,6 +4,7 @@ One warp holds a few levels against a block of cases (or, backward, a few cases 
 through the blocks in order: sums depend on the number of cases and levels alone, never on the other models.
 """
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -126,7 +127,7 @@ def smooth_pce(pit: Tensor, case_weights: Tensor | None, levels: Tensor, tempera
     if case_weights is not None:
         case_weights = case_weights.to(pit)
         if case_weights.ndim > 1:
-            lead = torch.broadcast_shapes(lead, case_weights.shape[:-1])
+            lead = np.broadcast_shapes(lead, case_weights.shape[:-1])
             case_weights = case_weights.expand(*lead, n_cases).reshape(-1, n_cases)
         case_weights = case_weights.contiguous()
     flat = pit.expand(*lead, n_cases, n_projections).reshape(-1, n_cases, n_projections).contiguous()

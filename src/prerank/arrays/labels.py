@@ -41,7 +41,7 @@ def is_xarray(value: object) -> bool:
     return hasattr(type(value), "dims") and hasattr(type(value), "transpose") and hasattr(type(value), "indexes")
 
 
-def _is_pandas(value: object) -> bool:
+def is_pandas(value: object) -> bool:
     return hasattr(type(value), "iloc") and hasattr(value, "index")
 
 
@@ -246,7 +246,7 @@ def labels_of(value: Any, n_axes: int) -> Labels:
     if is_xarray(value) and len(value.dims) == n_axes:
         indexes = value.indexes
         return Labels(indexes.get(value.dims[0]), indexes.get(value.dims[-1]) if n_axes > 1 else None)
-    if _is_pandas(value):
+    if is_pandas(value):
         columns = getattr(value, "columns", None) if hasattr(type(value), "columns") else None
         return Labels(_unless_default(value.index), None if columns is None else _unless_default(columns))
     if n_axes == 2 and isinstance(getattr(value, "columns", None), list):  # a table without an index, such as polars'

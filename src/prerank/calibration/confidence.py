@@ -4,7 +4,6 @@ import math
 from typing import NamedTuple
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from prerank._chunks import chunks
@@ -136,7 +135,9 @@ def _too_few(blocks: Tensor | None) -> bool:
 
 def _inflation(coverage: float, n_units: int) -> float:
     """Few units: their spread is estimated with n - 1, and not exactly."""
-    student = stats.t.ppf(0.5 + coverage / 2, max(1, n_units - 1)) / stats.norm.ppf(0.5 + coverage / 2)
+    from scipy.special import ndtri, stdtrit  # loads slowly
+
+    student = stdtrit(max(1, n_units - 1), 0.5 + coverage / 2) / ndtri(0.5 + coverage / 2)
     return float(math.sqrt(n_units / max(1, n_units - 1)) * student)
 
 

@@ -84,7 +84,7 @@ def describe_shape(
         return "flat"
     seen = shape(pit, case_weights, points)
     words = []
-    if abs(seen.bias) > max(2.5 * seen.bias_deviation, 0.3 * abs(seen.dispersion)):
+    if abs(seen.bias) > max(2.5 * seen.bias_deviation, 0.15 * abs(seen.dispersion)):
         words.append("biased low" if seen.bias > 0 else "biased high")
     if seen.dispersion < -2.5 and abs(seen.dispersion) > 0.3 * abs(seen.bias):
         words.append("over-dispersed")

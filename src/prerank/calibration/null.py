@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
 
 from prerank._chunks import chunks
@@ -163,9 +162,18 @@ def _mean_absolute_deviation(n: int, levels: np.ndarray, probability: np.ndarray
     # E|X - a| = a (2 F(a) - 1) + E X - 2 E[X; X <= a] with a = n level, and E[X; X <= a] = n p F_{n-1}(a - 1)
     a = n * levels
     whole = np.floor(a + 1e-9)
-    below = stats.binom.cdf(whole, n, probability)
-    partial = n * probability * stats.binom.cdf(whole - 1, n - 1, probability)
+    below = _binomial_cdf(whole, n, probability)
+    partial = n * probability * _binomial_cdf(whole - 1, n - 1, probability)
     return np.abs(a * (2 * below - 1) + n * probability - 2 * partial) / n
+
+
+def _binomial_cdf(x: np.ndarray, n: int, probability: np.ndarray) -> np.ndarray:
+    """P(X <= x) for X binomial(n, probability) and whole x, by the incomplete beta function."""
+    from scipy.special import betaincc  # loads slowly, and all of scipy.stats more so
+
+    inside = np.clip(x, 0, max(0, n - 1))
+    below = betaincc(inside + 1, np.maximum(n - inside, 1), probability)
+    return np.asarray(np.where(x < 0, 0.0, np.where(x >= n, 1.0, below)))
 
 
 class Band(NamedTuple):
@@ -204,6 +212,8 @@ def reliability_band(
     curves = null_curves(n_cases, tuple(alpha.tolist()), n_members)
     if n_members is not None:
         return _band_of_ranks(n_cases, coverage, grid, curves, n_members)
+    from scipy import stats  # loads slowly
+
     tails = np.ones(len(curves))
     for j, level in enumerate(alpha):
         x, where = np.unique(np.rint(curves[:, j] * n_cases), return_inverse=True)
@@ -224,11 +234,13 @@ def reliability_band(
 
 
 def _band_of_ranks(n_cases: int, coverage: float, grid: Tensor, curves: np.ndarray, n_members: int) -> Band:
+    from scipy.special import ndtr  # loads slowly
+
     spread = rank_spread(grid, n_members).numpy() / np.sqrt(n_cases)
     largest = _largest_deviation(curves, grid.numpy(), spread)
     width = float(np.quantile(largest, coverage, method="higher")) * (1 + 1e-9)
     half = torch.from_numpy(width * spread)
-    pointwise = 1 - 2 * float(stats.norm.sf(width))
+    pointwise = 1 - 2 * float(ndtr(-width))
     return Band(grid, (grid - half).clamp_min(0.0), (grid + half).clamp_max(1.0), pointwise)
 
 

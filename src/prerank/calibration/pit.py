@@ -122,7 +122,8 @@ def projected_pit(
         if on_progress is not None:
             on_progress(cases.stop, y.shape[-2])
 
-    in_threads(some, slices, take, spread=y.device.type == "cpu" and call_only_ours(listed))
+    spread = y.device.type == "cpu" and call_only_ours(listed) and getattr(forecast, "may_be_spread", True)
+    in_threads(some, slices, take, spread=spread)
     return _with_warning(joined.whole(), observation_weights)
 
 
@@ -176,10 +177,13 @@ def _of_all_cases(
 ) -> ProjectedPIT:
     forecast, note = _with_reference(forecast)
     members = forecast if isinstance(forecast, Ensemble) else None  # draws of a law are made for who ranks them
-    points = None
+    points, view = None, None
     if isinstance(forecast, Ensemble) and not isinstance(how, SmoothRank):
         points = _points(forecast, forecast, y)
-    view = _view(forecast, points, y, seed, ids, isinstance(how, SmoothRank))
+    if _has_one_pool(forecast, how):
+        members, view = forecast.draws_and_view(n_draws, seed, ids)  # type: ignore[union-attr]
+    else:
+        view = _view(forecast, points, y, seed, ids, isinstance(how, SmoothRank))
     weights, pick, exact = None, None, True
     if members is not None and members.weights is not None and not isinstance(how, SmoothRank):
         # Algorithm 1 gives the observation no weight; a rank gives it its own, if that is known
@@ -215,11 +219,18 @@ def _noted(part: PreRankPIT, note: str) -> PreRankPIT:
     return replace(part, note=f"{part.note}, {note}")
 
 
+def _has_one_pool(forecast: Forecast, how: How | None) -> bool:
+    """Whether a law gives the draws to rank and what pre-ranks ask at once, because draws cost most of the work."""
+    return hasattr(forecast, "draws_and_view") and (how is None or isinstance(how, RandomisedRank | EmpiricalRank))
+
+
 def _slices(forecast: Forecast, y: Tensor, how: How | None, n_draws: int) -> list[slice]:
     """Chunks of cases whose temporaries stay small; one for all where gradients flow or a law cannot be cut."""
     whole = [slice(None)]
     if isinstance(how, SmoothRank):
         return whole
+    if _has_one_pool(forecast, how):
+        return forecast.slices_to_rank(n_draws)  # type: ignore[union-attr]
     if isinstance(forecast, GaussianMixture):
         inputs = [forecast.logits, forecast.loc, forecast.scale_tril]
         per_point = forecast.n_targets * forecast.n_components

@@ -8,7 +8,6 @@ $\sqrt{N v}\, (M + 1) / M$ standard deviations; the PCE's is close to it. Ties s
 """
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from prerank.calibration.projected_pits import PreRankPIT, ProjectedPIT, sampled
@@ -39,7 +38,9 @@ def projection_power(pit: ProjectedPIT, n_effective: float, excess: Tensor | Non
 
 def _power_at(distance: Tensor) -> Tensor:
     """The power of a normal test at 5 % where the mean is so many standard deviations away."""
-    limit = float(stats.norm.ppf(0.975))
+    from scipy.special import ndtri  # loads slowly
+
+    limit = float(ndtri(0.975))
     return torch.special.ndtr(-distance - limit) + torch.special.ndtr(distance - limit)
 
 

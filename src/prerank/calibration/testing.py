@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
 
 from prerank._parallel import single_threaded
@@ -211,6 +210,8 @@ def enough_replicates(n_groups: int) -> int:
 def ks_test(pit: Tensor) -> Tensor:
     """p-value of the Kolmogorov-Smirnov test of uniformity for each projection, (N, K) -> (K,), for comparison."""
     columns = pit.detach().cpu().double().numpy().T
+    from scipy import stats  # loads slowly
+
     return torch.tensor(np.array([stats.kstest(column, "uniform").pvalue for column in columns]))
 
 
@@ -220,4 +221,6 @@ def chi_square_test(pit: Tensor, n_bins: int = 10) -> Tensor:
     """p-value of the chi-square test on `n_bins` equal bins for each projection, (N, K) -> (K,), for comparison."""
     columns = pit.detach().cpu().double().numpy().T
     counts = [np.histogram(column, bins=n_bins, range=(0.0, 1.0))[0] for column in columns]
+    from scipy import stats  # loads slowly
+
     return torch.tensor(np.array([stats.chisquare(count).pvalue for count in counts]))

@@ -32,6 +32,7 @@ from prerank.cli.fileoptions import (
     naming_of,
     preranks_named,
     require_inputs,
+    require_preranks,
 )
 from prerank.cli.outputs import require_outputs, require_picture
 
@@ -84,14 +85,14 @@ def check(
     prerank check forecasts.npz --json --fail   (status 1 if miscalibrated)
     """
     require_outputs({"--plot": plot, "--html": html}, (forecasts, observations))
+    if plot is not None:
+        require_picture(plot)
     require_inputs(forecasts, observations)
+    require_preranks(prerank)
     from prerank.cli.document import as_document  # torch and pandas load slowly
-    from prerank.cli.repeating import command_line, python_lines
     from prerank.diagnosis import check as check_arrays
     from prerank.io import read_forecasts
 
-    if plot is not None:
-        require_picture(plot)
     naming = naming_of(ctx.params)
     found = read_forecasts(forecasts, observations, naming)
     preranks = preranks_named(prerank, found.y.shape[1])
@@ -111,6 +112,8 @@ def check(
     if plot is not None:
         result.plot(plot)
     if html is not None:
+        from prerank.cli.repeating import command_line, python_lines
+
         command, python = (
             command_line(ctx),
             python_lines(forecasts, observations, naming, preranks, {**ctx.params, "block": block, "by": by}),

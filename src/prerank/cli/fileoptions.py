@@ -161,6 +161,14 @@ def _is_there(path: Path) -> bool:
     return True
 
 
+def require_preranks(names: list[str] | None) -> None:
+    """Refuse names that no pre-rank has, whatever the number of targets."""
+    known = {name.removesuffix("=").lower() for name in PRERANKS}
+    for name in names or ():
+        if name.partition("=")[0].strip().lower() not in known:  # a value after it is read by who makes the pre-rank
+            raise ValueError(f"there is no pre-rank {name!r}; choose from {', '.join(PRERANKS)}")
+
+
 def preranks_named(names: list[str] | None, n_targets: int) -> "list[PreRank] | None":
     """Pre-ranks by their names; None for those of the paper."""
     from prerank.preranks.naming import prerank_named

@@ -11,6 +11,7 @@ from prerank._wording import printable
 from prerank._writing import require_file, require_folder
 
 FIGURES = (".png", ".svg")  # what a figure without a suffix is written as
+_USUAL = (*FIGURES, ".pdf")  # formats that are known without asking for them
 
 
 def require_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> None:
@@ -60,12 +61,13 @@ def files_of_figure(path: Path) -> list[Path]:
 
 def require_picture(path: Path) -> None:
     """Refuse a picture of an unknown format, or without a name."""
-    from matplotlib.backend_bases import FigureCanvasBase  # loads slowly
-
-    known = FigureCanvasBase.get_supported_filetypes()
     if not path.name:
         raise ValueError(f"{path} is a folder; give the name of a figure in it, such as {path / 'figure.png'}")
-    if path.suffix.lstrip(".") and path.suffix.lstrip(".").lower() not in known:
+    if not path.suffix.lstrip(".") or path.suffix.lower() in _USUAL:
+        return
+    from matplotlib.backend_bases import FigureCanvasBase  # loads slowly
+
+    if path.suffix.lstrip(".").lower() not in FigureCanvasBase.get_supported_filetypes():
         raise ValueError(f"{path}: figures are not written as {path.suffix!r}; give .png, .svg or .pdf")
 
 

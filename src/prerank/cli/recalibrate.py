@@ -34,6 +34,7 @@ from prerank.cli.fileoptions import (
     naming_of,
     preranks_named,
     require_inputs,
+    require_preranks,
 )
 from prerank.cli.outputs import require_outputs, require_picture
 
@@ -123,6 +124,7 @@ def recalibrate(
     outputs = {"--out": None if is_hub else out, "--save": save, "--plot": plot, "--html": html}
     require_outputs(outputs, (forecasts, observations, apply, apply_observations, load))
     require_inputs(forecasts, observations, apply, apply_observations, load)
+    require_preranks(prerank)
     from prerank.cli.cases import Read  # torch and pandas load slowly
     from prerank.cli.repeating import command_line
     from prerank.io import read_forecasts, write_forecasts

@@ -1,19 +1,26 @@
 """What a forecaster calls: is my joint forecast calibrated, and if not, how?"""
 
-from prerank.diagnosis.checking import check, check_pits
-from prerank.diagnosis.comparison import Comparison, compare
-from prerank.diagnosis.groups import GroupedCheck, grouped
-from prerank.diagnosis.recommendation import Recommendation, recommend
-from prerank.diagnosis.result import Check
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Check",
-    "Comparison",
-    "GroupedCheck",
-    "Recommendation",
-    "check",
-    "check_pits",
-    "compare",
-    "grouped",
-    "recommend",
-]
+from prerank._lazy import public_names
+
+if TYPE_CHECKING:
+    from prerank.diagnosis.checking import check, check_pits
+    from prerank.diagnosis.comparison import Comparison, compare
+    from prerank.diagnosis.groups import GroupedCheck, grouped
+    from prerank.diagnosis.recommendation import Recommendation, recommend
+    from prerank.diagnosis.result import Check
+
+_HOMES = {
+    "Check": "result",
+    "Comparison": "comparison",
+    "GroupedCheck": "groups",
+    "Recommendation": "recommendation",
+    "check": "checking",
+    "check_pits": "checking",
+    "compare": "comparison",
+    "grouped": "groups",
+    "recommend": "recommendation",
+}
+__all__ = list(_HOMES)
+__getattr__, __dir__ = public_names("prerank.diagnosis", _HOMES)

@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload
 
-import pandas as pd
 import torch
 from torch import Tensor
 
 from prerank._parallel import single_threaded
 from prerank.arrays import as_tensor
-from prerank.arrays.labels import label_text
+from prerank.arrays.labels import is_pandas, label_text
 from prerank.calibration import LEVEL, PCETest, ProjectedPIT, hidden_error, pce_test
 from prerank.calibration.checks import require_exponent, require_whole
 from prerank.calibration.confidence import FEWEST_BLOCKS
@@ -239,7 +238,7 @@ def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
     >>> check_pits(np.linspace(0.001, 0.999, 200)).calibrated
     True
     """
-    if names is None and isinstance(pit, pd.DataFrame):
+    if names is None and is_pandas(pit) and hasattr(pit, "columns"):
         names = [str(name) for name in pit.columns]
     values = as_tensor(pit, "pit")
     values = values[:, None] if values.ndim == 1 else values

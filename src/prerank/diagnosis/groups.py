@@ -4,26 +4,23 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
-from matplotlib.figure import Figure
 
 from prerank._wording import counted
 from prerank.calibration import holm
 from prerank.diagnosis.plotdata import crossed_heat, group_heat
-from prerank.diagnosis.report import Described, report_of_groups
 from prerank.diagnosis.result import LEVEL, Check
 from prerank.diagnosis.sentences import of_groups
 from prerank.diagnosis.target_words import named
-from prerank.plotting import render
-from prerank.plotting.heatmaps import crossed_figure, group_figure
-from prerank.plotting.page import write_page
 from prerank.plotting.panels import CrossedHeat, GroupHeat
-from prerank.plotting.style import save_named
-from prerank.plotting.tables import bullets, p_text
+from prerank.plotting.tables import bullets, p_text, render
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,7 +34,7 @@ class GroupedCheck:
     """
 
     checks: Mapping[Any, Check]
-    table: pd.DataFrame
+    table: "pd.DataFrame"
     attainable: float
     notes: tuple[str, ...] = ()
     factors: tuple[str, ...] = ()
@@ -85,11 +82,14 @@ class GroupedCheck:
             f"Miscalibrated in {len(failed)} of {n_groups}: {named} (smallest adjusted p-value {p_text(self.p_value)})."
         )
 
-    def plot(self, path: Path | str | None = None) -> Figure:
+    def plot(self, path: Path | str | None = None) -> "Figure":
         """A heat map of where it fails: PCE over expected for groups by pre-ranks; written to `path` if given.
 
         Groups that two labels make, such as models and places, are a table of the two, with the largest over the pre-ranks.
         """
+        from prerank.plotting.heatmaps import crossed_figure, group_figure  # matplotlib loads slowly
+        from prerank.plotting.style import save_named
+
         crossed = self._crossed()
         figure = group_figure(self._heat(), self.verdict) if crossed is None else crossed_figure(crossed, self.verdict)
         if path is not None:
@@ -100,6 +100,9 @@ class GroupedCheck:
         self, path: Path | str | None = None, *, title: str = "", command: str = "", python: str = "", date: str = ""
     ) -> str:
         """A report of all groups as one HTML page; as `Check.to_html`, with a heat map of where it fails."""
+        from prerank.diagnosis.report import Described, report_of_groups  # its template's engine loads slowly
+        from prerank.plotting.page import write_page
+
         described = Described(title, command, python, date)
         results, readings = list(self.checks.values()), [str(words) for words in self.table["reading"]]
         page = report_of_groups(
@@ -125,8 +128,10 @@ class GroupedCheck:
         """The groups as a table of two labels, where there are two."""
         return crossed_heat(self._heat(), list(self.checks), self.factors) if len(self.factors) == 2 else None
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> "pd.DataFrame":
         """The tables of all groups as one, with a row per group and pre-rank."""
+        import pandas as pd  # loads slowly
+
         return pd.concat({name: one.table for name, one in self.checks.items()}, names=list(self.factors) or ["group"])
 
     def to_xarray(self) -> Any:
@@ -176,13 +181,17 @@ def plain_label(label: Any) -> str:
 def crossed_labels(by: Any) -> tuple[Any, tuple[str, ...]]:
     """Several labels per case as one label, a tuple, with the names of what they label; a single label as it is.
 
+    >>> import pandas as pd
     >>> found, names = crossed_labels(pd.DataFrame({"model": ["a", "b"], "week": [1, 2]}))
     >>> found.tolist(), names
     ([('a', 1), ('b', 2)], ('model', 'week'))
     """
+    import pandas as pd  # loads slowly
+
+    kinds = (list, np.ndarray, pd.Series, pd.Index)
     if isinstance(by, pd.DataFrame) and by.shape[1] == 1:
         return by.iloc[:, 0], ()
-    if isinstance(by, list | tuple) and len(by) > 1 and all(isinstance(part, _SEVERAL) for part in by):
+    if isinstance(by, list | tuple) and len(by) > 1 and all(isinstance(part, kinds) for part in by):
         sizes = {len(part) for part in by}
         if len(sizes) > 1:
             raise ValueError(f"by has labels of {sorted(sizes)} cases; give one label per case in each")
@@ -197,9 +206,6 @@ def crossed_labels(by: Any) -> tuple[Any, tuple[str, ...]]:
     return pd.Series(tuples, index=by.index, dtype=object), tuple(map(str, by.columns))
 
 
-_SEVERAL = (list, np.ndarray, pd.Series, pd.Index)
-
-
 def grouped(checks: Mapping[Any, Check], notes: Sequence[str] = (), factors: Sequence[str] = ()) -> GroupedCheck:
     """Checks of several groups of cases together: p-values adjusted by Holm's method, valid under any dependence.
 
@@ -210,6 +216,8 @@ def grouped(checks: Mapping[Any, Check], notes: Sequence[str] = (), factors: Seq
     >>> grouped({"spring": check_pits(pits), "autumn": check_pits(pits**3)}).verdict
     'Miscalibrated in 1 of 2 groups: autumn (smallest adjusted p-value < 0.001).'
     """
+    import pandas as pd  # loads slowly
+
     if not checks:
         raise ValueError("there are no groups; give the check of at least one")
     own = torch.tensor([result.p_value for result in checks.values()], dtype=torch.float64)

@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
-from scipy import stats
 from torch import Tensor
 
 from prerank.calibration import PCETest, ProjectedPIT, centred_levels, reliability_curve
 from prerank.calibration.projected_pits import PreRankPIT
 from prerank.plotting.panels import CrossedHeat, GroupHeat, PreRankPanel, ProjectionPanel, ratio
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _BINS = 10  # of PITs that are numbers, and of more ranks than a picture can show one by one
 _MOST_RANKS = 20
@@ -21,8 +22,8 @@ _MOST_RANKS = 20
 def panels(
     pit: ProjectedPIT,
     test: PCETest,
-    table: pd.DataFrame,
-    projections: pd.DataFrame,
+    table: "pd.DataFrame",
+    projections: "pd.DataFrame",
     case_weights: Tensor | None,
     level: float,
     sentences: Mapping[str, str],
@@ -86,7 +87,7 @@ def _few_ranks(part: PreRankPIT) -> int | None:
     return part.n_members + 1 if bool(((ends - ends.round()).abs() < 1e-6).all()) else None
 
 
-def group_heat(tables: Mapping[Any, pd.DataFrame], adjusted: Sequence[float], level: float) -> GroupHeat:
+def group_heat(tables: "Mapping[Any, pd.DataFrame]", adjusted: Sequence[float], level: float) -> GroupHeat:
     """The heat map of groups, from the tables of their checks and their p-values adjusted for the groups."""
     preranks = list(dict.fromkeys(str(name) for table in tables.values() for name in table.index))
     ratios = np.full((len(tables), len(preranks)), np.nan)
@@ -143,6 +144,8 @@ def _band_of_bins(
 
 @lru_cache(maxsize=1024)
 def _band_of_counts(n_cases: int, n_projections: int, n_bins: int) -> tuple[float, float]:
+    from scipy import stats  # loads slowly
+
     share = 1.0 / n_bins
     tail = 0.05 / n_bins / n_projections / 2
     ends = stats.binom.ppf(tail, n_cases, share), stats.binom.isf(tail, n_cases, share)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -24,6 +23,9 @@ from prerank.plotting.tables import p_text
 from prerank.preranks import PreRank, paper_preranks
 from prerank.preranks.naming import field_preranks
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 ALIKE = 0.9  # correlation of PITs from which on two projections say the same
 FEWEST = 20  # cases: ten to learn from and ten to test on
 TELLING, KEPT, SEEN = "most telling", "chosen", "sees an error, others more"
@@ -40,7 +42,7 @@ class Recommendation:
     look at, the most telling first, and `tested` is the `Check` of them on the other half, whose p-values are valid.
     """
 
-    table: pd.DataFrame
+    table: "pd.DataFrame"
     chosen: tuple[PreRank, ...]
     tested: Check
     n_learnt: int
@@ -163,8 +165,10 @@ def _halves(n_cases: int, blocks: Tensor | None) -> tuple[Tensor, Tensor]:
     return in_first.nonzero()[:, 0], (~in_first).nonzero()[:, 0]
 
 
-def judged(pit: ProjectedPIT, test: PCETest, most: int) -> pd.DataFrame:
+def judged(pit: ProjectedPIT, test: PCETest, most: int) -> "pd.DataFrame":
     """One row per pre-rank, those chosen first."""
+    import pandas as pd  # loads slowly
+
     names = list(test.groups)
     ratio = (test.statistic / test.expected_pce.clamp_min(1e-300)).tolist()
     p_value = test.p_value.tolist()

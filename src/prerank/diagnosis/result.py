@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from prerank._wording import counted
@@ -20,14 +18,13 @@ from prerank.calibration.null import in_quadrature
 from prerank.calibration.power import NEARLY_BLIND
 from prerank.calibration.projected_pits import PreRankPIT
 from prerank.calibration.rank_intervals import Intervals
-from prerank.diagnosis.plane import plane_histogram
 from prerank.diagnosis.plotdata import panels
-from prerank.plotting import diagnosis_figure, new_figure, quiet_style, render
-from prerank.plotting.page import write_page
 from prerank.plotting.panels import PlaneHistogram, PreRankPanel
-from prerank.plotting.plane import plane_panel
-from prerank.plotting.style import save_named
-from prerank.plotting.tables import bullets, p_text
+from prerank.plotting.tables import bullets, p_text, render
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,8 +38,8 @@ class Check:
     each pre-rank. `attainable` is the smallest adjusted p-value that these data could have given.
     """
 
-    table: pd.DataFrame
-    projections: pd.DataFrame
+    table: "pd.DataFrame"
+    projections: "pd.DataFrame"
     pit: ProjectedPIT
     test: PCETest
     notes: tuple[str, ...]
@@ -101,7 +98,7 @@ class Check:
             cases += f" ({positive:,} with a positive weight)"
         return f"{self._in_blocks(cases)} with so few members are too few, {least}; {cure}"
 
-    def to_frame(self, n_bins: int | None = None) -> pd.DataFrame:
+    def to_frame(self, n_bins: int | None = None) -> "pd.DataFrame":
         """The table as a DataFrame (a copy).
 
         With `n_bins` it also has the reliability index and the entropy of rank histograms with so many bins, the mean
@@ -154,11 +151,14 @@ class Check:
         """The numbers of the pictures: histograms, reliability curves and consistency bands, a value per pre-rank."""
         return panels(self.pit, self.test, self.table, self.projections, self.case_weights, LEVEL, self.sentences)
 
-    def plot(self, path: Path | str | None = None, columns: int = 1) -> Figure:
+    def plot(self, path: Path | str | None = None, columns: int = 1) -> "Figure":
         """Rank histogram and reliability diagram of every pre-rank, with all projections; written to `path` if given.
 
         One column is five inches wide, which suits a phone or a column of a page; several stand beside each other.
         """
+        from prerank.plotting.diagnosis import diagnosis_figure  # matplotlib loads slowly
+        from prerank.plotting.style import save_named
+
         figure = diagnosis_figure(self.panels(), self._size, columns)
         if path is not None:
             save_named(figure, path)
@@ -166,15 +166,20 @@ class Check:
 
     def plane(self, first: str, second: str, n_bins: int = 5) -> PlaneHistogram:
         """Rank histogram of two projections in the plane, such as two targets: the numbers of `plot_plane`."""
+        from prerank.diagnosis.plane import plane_histogram  # scipy's laws load slowly
+
         return plane_histogram(self.pit, first, second, n_bins)
 
-    def plot_plane(self, first: str, second: str, path: Path | str | None = None, n_bins: int = 5) -> Figure:
+    def plot_plane(self, first: str, second: str, path: Path | str | None = None, n_bins: int = 5) -> "Figure":
         """Draw where the ranks of two projections fall together, such as those of two targets, and where they are expected.
 
         A cell shows the number of cases in it and, in brackets, the number expected if observations were like members:
         too many are orange, too few are blue, and bold ones are beyond chance. Only for forecasts whose observations are
         ranked among members.
         """
+        from prerank.plotting.plane import plane_panel  # matplotlib loads slowly
+        from prerank.plotting.style import new_figure, quiet_style, save_named
+
         with quiet_style():
             figure = new_figure(4.2, 4.4)
             axes = plane_panel(figure.add_subplot(), self.plane(first, second, n_bins))
@@ -193,14 +198,17 @@ class Check:
         shown as it is given; without one the same check makes the same bytes.
         """
         from prerank.diagnosis.report import Described, report_of_one  # which itself needs a Check
+        from prerank.plotting.page import write_page
 
         return write_page(report_of_one(self, Described(title, command, python, date)), path)
 
 
 def tables(
     pit: ProjectedPIT, test: PCETest, blocks: Tensor | None, case_weights: Tensor | None
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+) -> "tuple[pd.DataFrame, pd.DataFrame]":
     """One row per pre-rank, and one row per projection."""
+    import pandas as pd  # loads slowly
+
     rows, projections, start = [], [], 0
     limits = None
     if case_weights is None:  # neither is defined for weighted cases: better none than a wrong one

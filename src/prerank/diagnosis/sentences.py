@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
-
-import pandas as pd
+from typing import TYPE_CHECKING, NamedTuple
 
 from prerank.calibration import LEVEL
 from prerank.diagnosis.explanations import words_of
 from prerank.diagnosis.field_sentences import FIELD_SENTENCES
 from prerank.diagnosis.target_words import TargetWords, listed, named
 from prerank.preranks import Contrast, Dependency, Marginal, PreRank, SquaredDifference
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _UNCLEAR = ", neither by a bias nor by a wrong spread alone: look at the histogram"
 OF_ONE_NUMBER = {
@@ -56,15 +57,15 @@ SENTENCES: dict[str, dict[str, str]] = {
         "no clear shape": "how alike {targets} are {apart} is miscalibrated" + _UNCLEAR,
     },
     "PCA": {
-        "biased high": "{targets} are forecast too high along principal {each}",
-        "biased low": "{targets} are forecast too low along principal {each}",
-        "under-dispersed": "{targets} are forecast too narrowly along principal {each}",
-        "over-dispersed": "{targets} are forecast too widely along principal {each}",
-        "heavy upper tail": "unusually high values of {targets} along principal {each} are missed",
-        "heavy lower tail": "unusually low values of {targets} along principal {each} are missed",
-        "no clear shape": "{targets} are miscalibrated along principal {each}" + _UNCLEAR,
+        "biased high": "{targets} are forecast too high along {each}",
+        "biased low": "{targets} are forecast too low along {each}",
+        "under-dispersed": "{targets} are forecast too narrowly along {each}",
+        "over-dispersed": "{targets} are forecast too widely along {each}",
+        "heavy upper tail": "unusually high values of {targets} along {each} are missed",
+        "heavy lower tail": "unusually low values of {targets} along {each} are missed",
+        "no clear shape": "{targets} are miscalibrated along {each}" + _UNCLEAR,
         "together": "{targets} are miscalibrated along their components together, along none by itself; the largest error "
-        "is along principal {each}",
+        "is along {each}",
     },
     "HDR": {
         "biased high": "scenarios are over-confident: outcomes fall too often where the forecast has low density",
@@ -100,6 +101,9 @@ SENTENCES: dict[str, dict[str, str]] = {
 """What each word of a reading says, by class of pre-rank. A pre-rank with an attribute `words` brings its own."""
 
 
+_NOUNS = {"PCA": "principal component"}
+
+
 class Voice(NamedTuple):
     """How a pre-rank's failures are said: a sentence for each word of a reading, and what may stand in them."""
 
@@ -107,6 +111,7 @@ class Voice(NamedTuple):
     fields: Mapping[str, str]
     targets: TargetWords
     by_target: bool  # whether its projections are the targets, one by one
+    noun: str | None = None  # of its numbered projections
 
 
 _UNKNOWN = Voice(OF_ONE_NUMBER, {}, TargetWords("target", ()), False)
@@ -127,10 +132,12 @@ def _voice(prerank: PreRank, targets: TargetWords) -> Voice:
         fields["apart"] = "from one to the next" if prerank.lag == 1 else f"{prerank.lag} apart"
     if isinstance(prerank, Contrast | SquaredDifference):
         fields |= {"first": targets.one(prerank.i), "second": targets.one(prerank.j)}
-    return Voice(words, fields, targets, isinstance(prerank, Marginal))
+    return Voice(words, fields, targets, isinstance(prerank, Marginal), _NOUNS.get(type(prerank).__name__))
 
 
-def failures_in_words(table: pd.DataFrame, projections: pd.DataFrame, voices: Mapping[str, Voice]) -> dict[str, str]:
+def failures_in_words(
+    table: "pd.DataFrame", projections: "pd.DataFrame", voices: Mapping[str, Voice]
+) -> dict[str, str]:
     """A sentence for each pre-rank that fails by its adjusted p-value, in the order of the table; of others nothing."""
     return {
         str(name): _sentence(str(name), str(row["reading"]), projections.loc[[name]], voices.get(str(name), _UNKNOWN))
@@ -139,7 +146,7 @@ def failures_in_words(table: pd.DataFrame, projections: pd.DataFrame, voices: Ma
     }
 
 
-def _sentence(prerank: str, reading: str, projections: pd.DataFrame, voice: Voice) -> str:
+def _sentence(prerank: str, reading: str, projections: "pd.DataFrame", voice: Voice) -> str:
     names = [str(name) for _, name in projections.index]
     rows = projections.to_dict("records")
     failed = [k for k, row in enumerate(rows) if row["adjusted p-value"] <= LEVEL]
@@ -194,7 +201,7 @@ def _each(prerank: str, names: Sequence[str], places: Sequence[int], voice: Voic
         return prerank
     common = names[0].rpartition(" ")[0]
     if common and all(name.rpartition(" ")[0] == common for name in names):  # component 1, component 2, ...
-        return TargetWords(common, tuple(name.rpartition(" ")[2] for name in names)).some(places)
+        return TargetWords(voice.noun or common, tuple(name.rpartition(" ")[2] for name in names)).some(places)
     return listed([names[place] for place in places])
 
 

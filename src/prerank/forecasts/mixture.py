@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal, constraints
@@ -228,7 +229,7 @@ class GaussianMixture(Distribution):
         log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         constant = self.log_weights - log_det - 0.5 * self.n_targets * math.log(2 * math.pi)
         if not self._needs_gradient(points):
-            lead = torch.broadcast_shapes(points.shape[:-2], self.batch_shape)
+            lead = np.broadcast_shapes(points.shape[:-2], self.batch_shape)
             own = [
                 part.expand(*lead, *part.shape[len(self.batch_shape) :])
                 for part in (constant, self.loc, self.scale_tril)

@@ -332,7 +332,8 @@ class Cases:
         y, forecast = self.observed(), self.forecast
         if self.survey is None:
             assert isinstance(forecast, Distribution)
-            points = equally_weighted_draws(forecast, 16, 0, "spread").members.flatten(0, -2)
+            # draws of what a tilt weighs are as large as its own, and cost no weights
+            points = equally_weighted_draws(getattr(forecast, "root", forecast), 16, 0, "spread").members.flatten(0, -2)
             ranked, dtype = Magnitudes.of(points), points.dtype
         else:
             assert self.survey.sizes is not None

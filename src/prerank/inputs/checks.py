@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,9 +34,9 @@ def require_fitting(y: Tensor, forecast: Forecast, what: str = "the forecast", f
             "both must be the same"
         )
     try:
-        together = torch.broadcast_shapes(y.shape[:-1], batch)
-    except RuntimeError:
-        together = torch.Size()
+        together = np.broadcast_shapes(y.shape[:-1], batch)  # that of torch imports its compiler
+    except ValueError:
+        together = ()
     if together != batch and (follows or not together):
         raise ValueError(
             f"the leading axes {tuple(batch[:-1])} of {what} and {tuple(y.shape[:-2])} of y do not go together; "

@@ -2,10 +2,10 @@
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _NUMBERS = set("0123456789.<- –%=*")
 
@@ -15,7 +15,7 @@ def p_text(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Table:
+def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> "Table":
     """A rich table: columns of numbers to the right, words to the left.
 
     Parameters
@@ -32,6 +32,8 @@ def terminal_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title:
     rich.table.Table
         What a console prints.
     """
+    from rich.table import Table  # loads slowly
+
     table = Table(
         title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0)
     )
@@ -81,6 +83,8 @@ def render(
     pre-rank   PCE
     scale     0.01
     """
+    from rich.console import Console  # loads slowly
+
     console = Console(
         file=stream,
         width=width,

@@ -11,6 +11,7 @@ its logarithm keeps points apart where the CDF itself rounds to zero.
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
@@ -42,7 +43,7 @@ def smooth_log_joint_cdf(points: Tensor, draws: Tensor, weights: Tensor | None, 
     Tensor, shape (..., n_cases, n_points)
         Logarithms of the CDF.
     """
-    lead = torch.broadcast_shapes(points.shape[:-2], draws.shape[:-2])
+    lead = np.broadcast_shapes(points.shape[:-2], draws.shape[:-2])
     if weights is None:
         weights = draws.new_ones(draws.shape[-2])
 

@@ -1,5 +1,6 @@
 """Densities and joint CDFs of a set of points, for forecasts that are samples and nothing else."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,7 +11,7 @@ from prerank.preranks.rounding import power_of_two_above
 
 def _by_case(points: Tensor, centres: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """All with one axis of cases, (n, P, D), (n, R, D) and (n, R), whatever leading axes they had."""
-    lead = torch.broadcast_shapes(points.shape[:-2], centres.shape[:-2])
+    lead = np.broadcast_shapes(points.shape[:-2], centres.shape[:-2])
     points = points.expand(*lead, *points.shape[-2:]).reshape(-1, *points.shape[-2:])
     centres = centres.expand(*lead, *centres.shape[-2:]).reshape(-1, *centres.shape[-2:])
     if weights is not None:

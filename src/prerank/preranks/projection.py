@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -89,7 +90,7 @@ def _target_by_target(points: Tensor, directions: Tensor) -> Tensor:
     would be broken by rounding noise.
     """
     n_targets, n_projections = directions.shape[-2:]
-    lead = torch.broadcast_shapes(points.shape[:-2], directions.shape[:-2])
+    lead = np.broadcast_shapes(points.shape[:-2], directions.shape[:-2])
     points = points.expand(*lead, *points.shape[-2:]).reshape(-1, *points.shape[-2:])
     result = points.new_empty(*points.shape[:-1], n_projections)
     common = directions.shape[:-2].numel() == 1

@@ -50,9 +50,17 @@ def may_be_spread(forecast: Distribution, device: torch.device) -> bool:
 def over_drawn(
     function: Callable[[slice, Distribution, Tensor], _Result], forecast: Distribution, n_draws: int
 ) -> list[_Result]:
-    """`function(cases, forecast, case_ids)` of a few cases at a time of a mixture, if each has so many draws."""
+    """`function(cases, forecast, case_ids)` of a few cases of a mixture at a time, tilted or not, with so many draws."""
     ids = torch.arange(forecast.batch_shape[-1])
-    if not isinstance(forecast, GaussianMixture):
+    slices: list[slice]
+    if isinstance(forecast, GaussianMixture):
+        device, values = forecast.loc.device, n_draws * forecast.n_targets * forecast.n_components
+        slices, spread = some_cases(forecast, values, device), may_be_spread(forecast, device)
+    elif hasattr(forecast, "slices_to_draw"):
+        slices = forecast.slices_to_draw(n_draws)
+        device, spread = torch.device("cpu"), bool(forecast.may_be_spread)  # type: ignore[attr-defined]
+    else:
         return [function(slice(None), forecast, ids)]
-    device, values = forecast.loc.device, n_draws * forecast.n_targets * forecast.n_components
-    return over_parts(lambda cases, part: function(cases, part, ids[cases].to(device)), forecast, values, device)
+    return in_threads(
+        lambda cases: function(cases, select(forecast, cases), ids[cases].to(device)), slices, spread=spread
+    )

@@ -127,6 +127,10 @@ def density_scale(forecast: Distribution, n_draws: int, seed: int, stream: str, 
     With `common` random numbers are the same in every case, where draws can be keyed by case.
     """
 
+    if n_draws <= getattr(forecast, "draws_in_pool", 0):
+        found = forecast.density_of_draws(n_draws, f"{stream} {seed}")  # type: ignore[attr-defined]
+        return DensityScale(found.double().sort(-1, descending=True).values, torch.finfo(found.dtype).eps)
+
     def falling(_: slice, part: Distribution, ids: Tensor) -> tuple[Tensor, float]:
         names = torch.zeros_like(ids) if common else ids
         drawn = equally_weighted_draws(part, n_draws, seed, stream, names).members

@@ -13,6 +13,7 @@ from prerank.scores import energy_score
 
 _CLEARLY = 2.0  # standard errors of a gain that needs no failed test
 _CERTAIN = 0.01  # p-value of members that are wrong beyond doubt
+_STRETCHED = 1.1
 _REPLICATES = 199
 
 
@@ -50,12 +51,13 @@ def evidence(ensemble: Ensemble, law: GaussianMixture, held_out: HeldOut) -> Evi
 def moved_members(ensemble: Ensemble, law: GaussianMixture, held_out: HeldOut) -> Tensor | None:
     """Shift and scale (2, D) of the members, if that is all it takes: moved ones pass the tests and score as well as a law.
 
-    Members know more of a case than a mean and a spread, and keep it so.
+    Members know more of a case than a mean and a spread, and keep it so. Those that have to be stretched are not looked at:
+    about their own mean they are no independent draws any more, and a fair score of them is too low.
     """
     if ensemble.n_members == 1 or bool((ensemble.members == ensemble.members[:, :1]).all(1).all(0).any()):
         return None
     step = Affine().fit(ensemble, held_out)
-    if not step.changed or step.out_of_fold is None:
+    if not step.changed or float(step.scale.max()) > _STRETCHED:
         return None
     assert isinstance(step.out_of_fold, Ensemble)
     found = evidence(step.out_of_fold, law, held_out)

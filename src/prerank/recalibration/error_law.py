@@ -60,8 +60,8 @@ class ErrorLaw:
     each is a model of its own, with a column of its own in the regression, and the same members are expected in the same
     places.
 
-    Members whose only fault is a bias and a spread are moved and stretched instead, and keep what else they know: where
-    moved ones pass the tests of calibration by the pre-ranks, and the law's energy score is not clearly better.
+    Members whose only fault is a bias, or too large a spread, are moved instead, and keep what else they know: where moved
+    ones pass the tests of calibration by the pre-ranks, and the law's energy score is not clearly better.
 
     In the place of a t the law may have the shape of the members, or of past errors, where that gains more than a standard
     error of the log score: Gaussian kernels about their standardised deviations. And nothing is changed where

@@ -1,13 +1,14 @@
 """PITs of any points under a forecast itself: the coordinates along which it is tilted."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.forecasts import Ensemble, GaussianMixture, can_be_cut, equally_weighted_draws
-from prerank.preranks import DistributionView, LinearProjection, PreRank
+from prerank.preranks import DistributionView, LinearProjection, PreRank, Projection
 from prerank.preranks.custom import call_only_ours
 from prerank.recalibration.batching import select
 
@@ -47,27 +48,23 @@ class OldPITs:
 
     def __call__(self, forecast: Distribution, points: Tensor, case_ids: Tensor) -> Tensor:
         """PITs of points (N, P, D): (N, P, K)."""
+        return self.learnt(forecast, case_ids)(points)
+
+    def learnt(self, forecast: Distribution, case_ids: Tensor) -> "LearntPITs":
+        """What the PITs of any points take from the forecast: projections, and their values at the reference draws."""
         view = _Frugal(forecast, self.seed, case_ids)
-        reference = None
-        parts = []
+        reference, parts = None, []
         for item in self.preranks:
             projection = item.given(view)
-            values = projection(points)
             if isinstance(projection, LinearProjection) and isinstance(forecast, GaussianMixture):
-                parts.append(forecast.cdf_along(projection.directions.to(forecast.loc), values))
+                parts.append(_Along(projection, forecast))
                 continue
             if reference is None:
                 reference = reference_draws(
                     forecast, self.n_reference, self.seed, "reference of the tilt", case_ids
                 ).members
-            parts.append(_mid_ranks(values, projection(reference)).to(points))
-        found = torch.cat(parts, -1)
-        if bool(found.isnan().any()):
-            raise ValueError(
-                f"PITs are NaN for {int(found.isnan().any(-1).sum())} of {found[..., 0].numel()} points; "
-                "a pre-rank must be a number for every point"
-            )
-        return found
+            parts.append(_Along(projection, None, *_sorted(projection(reference))))
+        return LearntPITs(tuple(parts))
 
     @property
     def may_be_spread(self) -> bool:
@@ -81,13 +78,58 @@ class OldPITs:
         return {item.name: tuple(item.given(view).names) for item in self.preranks}
 
 
-def _mid_ranks(values: Tensor, reference: Tensor) -> Tensor:
-    """(below + (ties + 1) / 2) / (R + 1) of values (N, P, K) among reference values (N, R, K)."""
-    ordered = reference.mT.contiguous().sort(-1).values
+class _Along(NamedTuple):
+    """A projection and the law of its values: that of a mixture, or else reference values (N, K, R) in order.
+
+    `unknown` (N, K) says where a reference value is NaN.
+    """
+
+    projection: Projection
+    law: GaussianMixture | None
+    ordered: Tensor | None = None
+    unknown: Tensor | None = None
+
+    def pits(self, points: Tensor) -> Tensor:
+        values = self.projection(points)
+        if self.law is not None:
+            assert isinstance(self.projection, LinearProjection)
+            return self.law.cdf_along(self.projection.directions.to(self.law.loc), values)
+        assert self.ordered is not None
+        assert self.unknown is not None
+        return _mid_ranks(values, self.ordered, self.unknown).to(points)
+
+
+class LearntPITs(NamedTuple):
+    """PITs of points as a function that has taken from the forecast what it needs."""
+
+    parts: tuple[_Along, ...]
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """PITs of points (N, P, D): (N, P, K)."""
+        found = torch.cat([part.pits(points) for part in self.parts], -1)
+        if bool(found.isnan().any()):
+            raise ValueError(
+                f"PITs are NaN for {int(found.isnan().any(-1).sum())} of {found[..., 0].numel()} points; "
+                "a pre-rank must be a number for every point"
+            )
+        return found
+
+
+def _sorted(reference: Tensor) -> tuple[Tensor, Tensor]:
+    """Reference values (N, R, K) in order, (N, K, R), and where one of them is NaN."""
+    return reference.mT.contiguous().sort(-1).values, reference.isnan().any(-2)
+
+
+def _mid_ranks(values: Tensor, ordered: Tensor, unknown: Tensor) -> Tensor:
+    """(below + (ties + 1) / 2) / (R + 1) of values (N, P, K) among ordered reference values (N, K, R)."""
     wanted = values.mT.contiguous().to(ordered)
     below = torch.searchsorted(ordered, wanted)
     tied = ordered.gather(-1, below.clamp_max(ordered.shape[-1] - 1)) == wanted
-    # a search takes as long as all the rest, and draws of a density hardly ever tie
-    through = torch.searchsorted(ordered, wanted, right=True) if bool(tied.any()) else below
+    # a search takes as long as all the rest, and only joint CDFs and forecasts with atoms have ties
+    columns = tied.any(-1).any(0).nonzero()[:, 0]
+    through = below
+    if len(columns):
+        through = below.clone()
+        through[:, columns] = torch.searchsorted(ordered[:, columns], wanted[:, columns], right=True)
     found = ((below + through + 1) / (2.0 * (ordered.shape[-1] + 1))).mT
-    return found.masked_fill(values.isnan() | reference.isnan().any(-2, keepdim=True), torch.nan)
+    return found.masked_fill(values.isnan() | unknown[:, None, :], torch.nan)

@@ -252,8 +252,8 @@ class PredictionRegion:
             wide = _reaching(part, threshold, half, seed)
             means, variances = [], []
             for law, stream in ((part, "volume, own"), (wide, "volume, wide")):
-                points = equally_weighted_draws(law, half, seed, stream, ids).members.double()
-                own, other = (log_density(each, points).double() for each in (part, wide))
+                points = equally_weighted_draws(law, half, seed, stream, ids).members
+                own, other = log_density(part, points).double(), log_density(wide, points.double())
                 weight = torch.where(own >= threshold, math.log(2.0) - torch.logaddexp(own, other), -torch.inf).exp()
                 means.append(weight.mean(-1))
                 variances.append(weight.var(-1) / half)
@@ -379,12 +379,15 @@ def _reaching(forecast: Distribution, threshold: Tensor, n_draws: int, seed: int
     if isinstance(forecast, GaussianMixture):
         log_weights, loc, tril = (part.double() for part in (forecast.log_weights, forecast.loc, forecast.scale_tril))
     else:
-        drawn = equally_weighted_draws(forecast, n_draws, seed, "volume, moments")
-        covariance = drawn.covariance_matrix.double()
-        tiny = torch.finfo(drawn.members.dtype).eps * covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
-        eye = torch.eye(drawn.n_targets, dtype=covariance.dtype, device=covariance.device)
+        # a tilted forecast has its moments from the pool of its normaliser
+        known: Any = forecast
+        if not isinstance(forecast, Tilted):
+            known = equally_weighted_draws(forecast, n_draws, seed, "volume, moments")
+        mean, covariance = known.mean, known.covariance_matrix.double()
+        tiny = torch.finfo(mean.dtype).eps * covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
+        eye = torch.eye(mean.shape[-1], dtype=covariance.dtype, device=covariance.device)
         tril = torch.linalg.cholesky(covariance + tiny[:, None, None] * eye)[:, None]
-        loc = drawn.mean.double()[:, None]
+        loc = mean.double()[:, None]
         log_weights = torch.zeros_like(loc[..., 0])
     n_targets = loc.shape[-1]
     log_det = tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)

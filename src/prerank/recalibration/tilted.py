@@ -4,7 +4,7 @@ import math
 import weakref
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,10 @@ from prerank.preranks import view_of
 from prerank.randomness import case_keys, uniform
 from prerank.recalibration.basis import log_tilt
 from prerank.recalibration.batching import may_be_spread, select, some_cases
-from prerank.recalibration.pit_coordinates import OldPITs
+from prerank.recalibration.pit_coordinates import LearntPITs, OldPITs
+
+if TYPE_CHECKING:
+    from prerank.preranks import View
 
 _Result = TypeVar("_Result")
 
@@ -156,8 +159,11 @@ class Tilted(Distribution):
     def log_density(self, points: Tensor) -> Tensor:
         """Log density (N, P) of points (N, P, D), as `log_prob`."""
         with torch.no_grad():
-            before = view_of(self.root).log_density().function(points)
-            return before + self.log_weights(points) - self._moments.log_normaliser[..., None]
+            return self.log_unnormalised(points) - self._moments.log_normaliser[..., None]
+
+    def log_unnormalised(self, points: Tensor) -> Tensor:
+        """Log density (N, P) of points (N, P, D), up to a constant of each case that takes a pool to know."""
+        return view_of(self.root).log_density().function(points) + self.log_weights(points)
 
     @property
     def log_normaliser_error(self) -> Tensor:
@@ -189,26 +195,85 @@ class Tilted(Distribution):
         ids = self.case_ids if case_ids is None else case_ids.cpu()
         n_points = max(POOL_PER_DRAW * n_draws, self.pool_worth(POOL_PER_DRAW * n_draws))
         members, worth = self._resampled(n_draws, n_points, seed, stream, ids)
+        return Ensemble(self._with_more(members, worth, n_points, seed, stream, ids))
+
+    def slices_to_draw(self, n_draws: int) -> list[slice]:
+        """Chunks of cases for `ensemble` of so many draws."""
+        n_points = max(POOL_PER_DRAW * n_draws, self.pool_worth(POOL_PER_DRAW * n_draws))
+        return some_cases(self.root, self.values_per_case(n_points), self.theta.device)
+
+    def _with_more(self, members: Tensor, worth: Tensor, n_points: int, seed: int, stream: str, ids: Tensor) -> Tensor:
+        """Draws (N, M, D), those of cases whose pool of so many points was worth (N,) too little from larger pools."""
+        n_draws = members.shape[-2]
         few = (worth < n_draws).nonzero()[:, 0]
         # what is expected of a pool on average may fail in a case: there another one is made, four times as large
         while len(few) and n_points < self.largest and can_be_cut(self.root):
             n_points = min(4 * n_points, self.largest)
             again, worth = self.select(few)._resampled(n_draws, n_points, seed, stream, ids[few.cpu()])
             members[few], few = again, few[worth < n_draws]
-        return Ensemble(members)
+        return members
 
     def _resampled(self, n_draws: int, n_points: int, seed: int, stream: str, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Draws (N, M, D) from pools of so many points, and how many independent ones (N,) each pool was worth."""
 
-        def one(cases: slice, part: "Tilted") -> tuple[Tensor, Tensor]:
-            # PITs are learnt under the forecast's own identifiers, whatever names the draws are asked for by
-            members = equally_weighted_draws(part.root, n_points, seed, f"pool for {stream}", ids[cases]).members
-            keys = case_keys(seed, ids[cases].to(members.device), "resampling", stream)
-            share = torch.softmax(part._exponent(members), -1)
-            return resampled(members, share, even_steps(uniform(keys, (1,)), n_draws)), 1 / share.square().sum(-1)
+        def one(cases: slice, part: "Tilted") -> tuple[Tensor, Tensor, Tensor]:
+            members, exponent = part._pool_of(n_points, seed, stream, ids[cases])
+            share = torch.softmax(exponent, -1)
+            pick = picked(share, _steps(n_draws, seed, stream, ids[cases].to(members.device)))
+            return taken(members, pick), 1 / share.square().sum(-1), exponent.gather(-1, pick)
 
-        drawn, worth = zip(*self._in_parts(one, n_points), strict=True)
+        drawn, worth, exponents = zip(*self._in_parts(one, n_points), strict=True)
+        if len(drawn) == 1:
+            self._known.add(drawn[0], exponents[0])
+            return drawn[0], worth[0]
         return torch.cat(drawn), torch.cat(worth)
+
+    def _pool_of(self, n_points: int, seed: int, stream: str, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """A pool (N, P, D) of draws of the root, and the exponent (N, P) there, all cases at once."""
+        # PITs are learnt under the forecast's own identifiers, whatever names the draws are asked for by
+        members = equally_weighted_draws(self.root, n_points, seed, f"pool for {stream}", ids).members
+        return members, self._exponent(members)
+
+    @property
+    def may_be_spread(self) -> bool:
+        """Whether several threads may work on parts of it at a time."""
+        return self.pits.may_be_spread and may_be_spread(self.root, self.theta.device)
+
+    def slices_to_rank(self, n_draws: int) -> list[slice]:
+        """Chunks of cases for `draws_and_view` of so many draws."""
+        return some_cases(self.root, self.values_per_case(self._points_to_rank(n_draws)), self.theta.device)
+
+    def draws_and_view(self, n_draws: int, seed: int, case_ids: Tensor) -> tuple[Ensemble, "View"]:
+        """Draws (N, M, D) to rank, and a view of all that pre-ranks may ask: from the two halves of one pool.
+
+        The view does not know the draws that are ranked, so they stay exchangeable with the observation.
+        """
+        from prerank.recalibration.one_pool import PoolView
+
+        ids, n_points, stream = case_ids.cpu(), self._points_to_rank(n_draws), "ranked members"
+        members, exponent = self._pool_of(n_points, seed, stream, ids)
+        half = n_points // 2
+        share = torch.softmax(exponent[:, half:], -1)
+        pick = picked(share, _steps(n_draws, seed, stream, ids.to(members.device)))
+        drawn = taken(members[:, half:], pick)
+        known = exponent[:, half:].gather(-1, pick)
+        worth = 1 / share.square().sum(-1)
+        # a larger pool of the same stream would begin with the draws that the view knows
+        drawn = self._with_more(drawn, worth, half, seed, f"{stream}, more of them", ids)
+        view = PoolView(self, seed, case_ids, points=members[:, :half], exponent=exponent[:, :half])
+        if bool((worth >= n_draws).all()):
+            self._known.add(drawn, known)
+        return Ensemble(drawn), view
+
+    def _points_to_rank(self, n_draws: int) -> int:
+        """Points of a pool of which each half is worth two draws for every one that is ranked."""
+        return max(2 * POOL_PER_DRAW * n_draws, self.pool_worth(2 * POOL_PER_DRAW * n_draws))
+
+    def in_units(self, units: Tensor) -> Distribution:
+        """The same forecast with each target divided by a number (D,)."""
+        from prerank.recalibration.one_pool import InUnits
+
+        return InUnits(self, units)
 
     def reference_draws(self, n_draws: int, stream: str) -> Ensemble:
         """Draws (N, M, D) for PITs to be learnt from: at even steps through the first half of the pool of the moments."""
@@ -220,6 +285,20 @@ class Tilted(Distribution):
         With few effective draws some are copies; the ranking likelihood, which needs M of them, loses about 1/M by each.
         """
         return self._from_pool(n_draws, stream, slice(self.pool // 2, None))
+
+    @property
+    def draws_in_pool(self) -> int:
+        """How many draws the pool of the moments serves, of which few are copies."""
+        return self.pool // POOL_PER_DRAW
+
+    def density_of_draws(self, n_draws: int, stream: str) -> Tensor:
+        """Log density (N, M) of draws at even steps through the pool of the moments, which is kept."""
+
+        def one(_: slice, part: "Tilted") -> Tensor:
+            return part.log_density(part._from_pool(n_draws, stream, slice(None)).members)
+
+        self.keep_pool()
+        return torch.cat(self._in_parts(one, max(n_draws, self.pool)))
 
     def _from_pool(self, n_draws: int, stream: str, half: slice) -> Ensemble:
         members, exponent = (part[:, half] for part in self._kept)
@@ -245,13 +324,18 @@ class Tilted(Distribution):
         slices = some_cases(self.root, self.values_per_case(n_points), device)
         if len(slices) == 1:
             return [function(slices[0], self)]
-        spread = self.pits.may_be_spread and may_be_spread(self.root, device)
-        return in_threads(lambda cases: function(cases, self.select(cases)), slices, spread=spread)
+        return in_threads(lambda cases: function(cases, self.select(cases)), slices, spread=self.may_be_spread)
 
     def _exponent(self, points: Tensor) -> Tensor:
         """The exponent of all tilts at points (N, P, D), all cases at once."""
-        own = log_tilt(self.pits(self.base, points, self.case_ids.to(points.device)), self.theta)
-        return own + self.base._exponent(points) if isinstance(self.base, Tilted) else own
+        before = None
+        if isinstance(self.base, Tilted):
+            before = self.base._exponent(points)
+            self.base._known.add(points, before)  # PITs of the base's density need it too
+        if self._known.pits is None:
+            self._known.pits = self.pits.learnt(self.base, self.case_ids.to(points.device))
+        own = log_tilt(self._known.pits(points), self.theta)
+        return own if before is None else own + before
 
     @property
     def has_pool(self) -> bool:
@@ -301,14 +385,14 @@ def _moments_of(part: Tilted) -> Moments:
     )
 
 
+def _steps(n_draws: int, seed: int, stream: str, ids: Tensor) -> Tensor:
+    """Where cases are resampled: at even steps from a place that is keyed by seed, stream and case, (N, M)."""
+    return even_steps(uniform(case_keys(seed, ids, "resampling", stream), (1,)), n_draws)
+
+
 def even_steps(start: Tensor, count: int) -> Tensor:
     """Numbers (n, M) at even steps through (0, 1) from a start (n, 1)."""
     return (torch.arange(count, device=start.device) + start) / count
-
-
-def resampled(members: Tensor, share: Tensor, u: Tensor) -> Tensor:
-    """Members (n, P, D) picked by shares (n, P) where uniform numbers (n, M) fall: (n, M, D)."""
-    return taken(members, picked(share, u))
 
 
 def picked(share: Tensor, u: Tensor) -> Tensor:
@@ -322,13 +406,14 @@ def taken(members: Tensor, pick: Tensor) -> Tensor:
 
 
 class _Known:
-    """Exponents at points that were asked about before, for as long as those points are there.
+    """What was computed before: what PITs take from the base, and exponents at points, for as long as those are there.
 
     PITs of every pre-rank go into an exponent, and a density, a score and a weight may each need it at the same points.
     Tensors of torch's inference mode do not say whether they have changed since, and are not remembered.
     """
 
     def __init__(self) -> None:
+        self.pits: LearntPITs | None = None
         self._found: dict[int, tuple[weakref.ref[Tensor], int, Tensor]] = {}
 
     def __reduce__(self) -> tuple[type["_Known"], tuple[()]]:

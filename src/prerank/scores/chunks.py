@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -30,7 +31,7 @@ def over_cases(score: CaseScore, y: Tensor, pairing: Pairing, elements_per_case:
     need the memory of one chunk.
     """
     ensembles = [pairing.first] if pairing.second is None else [pairing.first, pairing.second]
-    cases = torch.broadcast_shapes(y.shape[:-1], *(ensemble.members.shape[:-2] for ensemble in ensembles))
+    cases = torch.Size(np.broadcast_shapes(y.shape[:-1], *(ensemble.members.shape[:-2] for ensemble in ensembles)))
     flat = [_flatten(y, cases, 1)]
     for ensemble in ensembles:
         flat += [_flatten(ensemble.members, cases, 2), _flatten(ensemble.probabilities, cases, 1)]

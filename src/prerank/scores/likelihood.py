@@ -1,6 +1,6 @@
 """The negative log-likelihood, for forecasts that have a density."""
 
-import torch
+import numpy as np
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -58,4 +58,4 @@ def nll(y: Tensor, forecast: Distribution) -> Tensor:
         )
     y = Cases.of(y, forecast).require_complete().observed()
     refuse_outside_support(y, forecast, "score its draws with energy_score instead")
-    return -forecast.log_prob(y.expand(torch.broadcast_shapes(y.shape, forecast.batch_shape + forecast.event_shape)))
+    return -forecast.log_prob(y.expand(np.broadcast_shapes(y.shape, forecast.batch_shape + forecast.event_shape)))

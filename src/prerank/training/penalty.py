@@ -43,7 +43,8 @@ class PreRankPenalty:
     exponent : float, default 1
         The paper's p, 1 or more.
     n_draws : int, default 100
-        Draws that are ranked, and as many that pre-ranks learn from.
+        Draws that are ranked, and as many of a mixture that pre-ranks learn from. Of another law with `rsample`, such as a
+        flow, these draws are all that is made, and what a step costs grows with their number: 16 will do.
     rank : SmoothRank, default SmoothRank()
         How draws are ranked, with a temperature of its own.
 
@@ -186,8 +187,10 @@ class PreRankPenalty:
         view: View
         if isinstance(forecast, Ensemble):
             view = PointsView(draws.reference, smooth=True)
-        else:
+        elif isinstance(forecast, GaussianMixture):
             view = TrainingView(forecast, seed, smooth=True, drawn=draws)
+        else:
+            view = PooledView(forecast, seed, smooth=True, drawn=draws)
         for item in preranks:
             projection = item.given(view)
             if isinstance(projection, LinearProjection) and isinstance(forecast, GaussianMixture):
@@ -207,6 +210,8 @@ class _Draws:
     step: int
     noise: Noise
     learns: bool
+    # a pre-rank that learns without gradient may be the first to ask for draws that others need with theirs
+    grad: bool = field(default_factory=torch.is_grad_enabled)
 
     @property
     def ranked(self) -> Ensemble:
@@ -235,7 +240,15 @@ class _Draws:
                 return forecast.draws_from([part.values for part in shared], owner=shared[0].owner)
             own = [part.of_models() if isinstance(part, SharedNumbers) else part for part in numbers]
             return forecast.draws_from([part.expand(*forecast.batch_shape, *shape[-2:]) for part in own])
-        return [differentiable_draws(forecast, self.n_draws, key(self.seed, self.step), stream) for stream in streams]
+        with torch.set_grad_enabled(self.grad):
+            return [differentiable_draws(forecast, self.n_draws, key(self.seed, self.step), "draws")]
+
+    @property
+    def pooled(self) -> Ensemble:
+        """The draws that are ranked together with the observation, which stands among them like any other."""
+        members = self.ranked.members
+        own = self.y[..., None, :].to(members).expand(*members.shape[:-2], 1, -1)
+        return Ensemble(torch.cat([own, members], -2))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -246,6 +259,44 @@ class TrainingView(DistributionView):
 
     def draws(self, name: str, n_draws: int) -> Ensemble:
         return self.drawn.reference
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PooledView(TrainingView):
+    """A law of which one set of draws is made in a step, because `rsample` costs most of it, as that of a flow does.
+
+    What pre-ranks learn comes from these draws pooled with the observation, as with a bare ensemble: a symmetric function of
+    all points, so that under calibration the observation is one among them.
+    """
+
+    @property
+    def n_points(self) -> int | None:
+        """Number of points that the answers come from; None where the forecast itself answers."""
+        return None if self._knows_its_covariance else self.drawn.n_draws + 1
+
+    @property
+    def covariance(self) -> Tensor:
+        """Covariance (..., N or 1, D, D), up to a positive factor per case."""
+        if self._knows_its_covariance:
+            return super().covariance
+        return PointsView(self.drawn.pooled, self.smooth).covariance
+
+    def draws(self, name: str, n_draws: int) -> Ensemble:
+        """The points, whatever they are for.
+
+        Parameters
+        ----------
+        name : str
+            Unused: there is one set of points.
+        n_draws : int
+            Unused: the points are as many as they are.
+
+        Returns
+        -------
+        Ensemble
+            The points.
+        """
+        return self.drawn.pooled
 
 
 def listed(preranks: PreRank | Sequence[PreRank]) -> tuple[PreRank, ...]:
