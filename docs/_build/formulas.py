@@ -25,6 +25,8 @@ _REWRITES = (
     (r"\\[bB]ig+[lr]?\s*", ""),
     (r"\\text\{", r"\\mathrm{"),
     (r"\\operatorname\{", r"\\mathrm{"),
+    (r"\\[lr]vert(?![a-z])", "|"),
+    (r"\\frac\s*(\d)(?=\{)", r"\\frac{\1}"),
     (r"\\frac\s*(\\?\w)\s*(\\?\w)(?![\w{])", r"\\frac{\1}{\2}"),
     (r"\\frac\s*(\d)(\d)", r"\\frac{\1}{\2}"),
     (r"\\frac\s*(\w)\\(\w+)", r"\\frac{\1}{\\\2}"),
