@@ -122,7 +122,7 @@ for line, words in {
     "recalibrate ok.npz": "Missing option '--out'",
     "recalibrate ok.npz --out": "requires an argument",
     "recalibrate ok.npz --out o.npz --draws 1": "--draws",
-    "recalibrate ok.npz --out o.npz --draws 100000000000": "there is not enough memory",
+    "recalibrate ok.npz --out o.npz --draws 100000000000": "less than or equal to 1000000",
     "recalibrate ok.npz --out o.npz --share 0": "a share of the cases between 0 and 1",
     "recalibrate ok.npz --out o.npz --share 1": "a share of the cases between 0 and 1",
     "recalibrate ok.npz --out o.npz --share nan": "a share of the cases between 0 and 1",

@@ -74,7 +74,7 @@ def recalibrate(
         str | None, typer.Option(help="Fit on cases before this block (or case), such as a date; the rest judges.")
     ] = None,
     draws: Annotated[
-        int | None, typer.Option(min=2, help="Draws of every case.", show_default="as many as members")
+        int | None, typer.Option(min=2, max=1_000_000, help="Draws of every case.", show_default="as many as members")
     ] = None,
     save: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep what was learnt from all cases: safetensors.")
@@ -308,6 +308,8 @@ class _Task(NamedTuple):
         n_draws = self.draws or cases.found.members.shape[1]
         drawn = equally_weighted_draws(law, n_draws, self.seed, "corrected")
         members, notes = admissible(drawn.members.cpu().numpy(), self.like)
+        if members.shape[1] != n_draws:
+            notes.append(f"--draws {n_draws}: the correction keeps the {members.shape[1]} members, which are no draws")
         return cases.found._replace(members=members, notes=tuple(notes))
 
     def _compared(self, cases: "Read", corrected: Any) -> "Comparison":

@@ -46,6 +46,7 @@ def nll(y: Tensor, forecast: Distribution) -> Tensor:
 
     Examples
     --------
+    >>> import torch
     >>> forecast = torch.distributions.MultivariateNormal(torch.zeros(3, 2), torch.eye(2))
     >>> nll(torch.zeros(3, 2), forecast)  # log(2 pi)
     tensor([1.8379, 1.8379, 1.8379])
