@@ -342,6 +342,27 @@ def test_a_parquet_file_of_one_value_a_billion_times_is_refused_before_it_is_unp
     assert "its content takes 0.04 GB, more than the 0.01 GB of memory here" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("Unable to allocate 7.28 TiB"),
+        RuntimeError("not enough memory: you tried to allocate 8000000000000 bytes. Error code 12"),
+    ],
+)
+def test_numbers_that_do_not_fit_into_memory_get_one_line(error, files, tmp_path, monkeypatch):
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    shutil.copytree(files, tmp_path, symlinks=True, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("prerank.recalibration.Recalibrator.fit", fails)
+    result = invoke(["recalibrate", "ok.npz", "--out", "o.npz"])
+    assert result.exit_code == 2
+    assert "there is not enough memory (" in result.stderr
+    assert "allocate" in result.stderr
+    assert not (tmp_path / "o.npz").exists()
+
+
 CHECK = "check ok.npz --prerank marginal --replicates 19"
 RECALIBRATE = "recalibrate ok.npz --prerank marginal --replicates 19"
 
