@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test test-portable mutants check format docs clean
+.PHONY: setup demo test test-fast test-portable mutants check format docs clean
 
 setup: $(STAMP)
 
@@ -21,6 +21,10 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 	$(BIN)/python -m pytest --doctest-modules src/prerank reproduction/src/prerank_paper -q
+
+# For the inner loop: one set of parameters for every test of the library, without slow ones, pages and other packages.
+test-fast: setup
+	$(BIN)/python -m pytest -n 2 --dist worksteal --fast tests --ignore=tests/docs --ignore=tests/connectors
 
 # The numerical tests as other processors would run them: threads, instruction sets, the library's reproducible mode.
 test-portable: setup

@@ -37,3 +37,23 @@ def golden() -> Callable[[str], Any]:
 def benchmark_script() -> Callable[[str], ModuleType]:
     """A script of benchmarks/ as a module, by its name."""
     return lambda name: load_script(_ROOT / "benchmarks" / f"{name}.py")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--fast`: one set of parameters for every test, and none that is marked slow."""
+    parser.addoption("--fast", action="store_true", help="one set of parameters for every test, without slow ones")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep what `--fast` asks for."""
+    if not config.getoption("--fast"):
+        return
+    first: dict[tuple[str, str], pytest.Item] = {}
+    for item in items:
+        name = getattr(item, "originalname", None) or item.name
+        owner = item.parent.nodeid if item.parent is not None else ""
+        if item.get_closest_marker("slow") is None:
+            first.setdefault((owner, name), item)
+    kept = {id(item) for item in first.values()}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+    items[:] = [item for item in items if id(item) in kept]

@@ -129,6 +129,7 @@ def regions() -> list[Tensor]:
     return [fitted.scores_, *fitted.region(law, 0.9).volume(100)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [pits, scores, recalibrated, dressed, regions])
 def test_one_two_and_three_threads_give_the_same_bits(
     work: Callable[[], list[Tensor]], small_chunks: None, monkeypatch: pytest.MonkeyPatch
@@ -296,6 +297,7 @@ def test_threads_that_begin_meanwhile_have_the_user_s_setting() -> None:
     assert found == [4, 4]
 
 
+@pytest.mark.slow
 def test_one_thread_computes_what_is_single_threaded() -> None:
     values = torch.rand(1 << 20)
 
@@ -526,6 +528,7 @@ def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
 # Copies of the process
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
 def test_a_copy_of_the_process_that_was_made_meanwhile_computes() -> None:
     """Forked while a call has helpers, and a lock is held."""

@@ -134,6 +134,7 @@ def test_levels_are_asked_for_by_number_or_by_hand():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [254, 255, 256, 257, 258])
 def test_small_whole_numbers_hold_as_many_levels_and_ranks_as_there_are(count):
     z = torch.tensor([[0.0], [0.37], [0.9999], [1.0]]).double()

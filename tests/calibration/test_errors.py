@@ -109,6 +109,7 @@ def test_p_values_of_one_projection_are_uniform():
 # -- the interval
 
 
+@pytest.mark.slow
 def test_interval_holds_the_population_error(benchmark_script):
     coverage = benchmark_script("interval")
     cells = [("biased", 0.0, 100), ("biased", 0.02, 100), ("U-shaped", 0.005, 1000), ("hump", 0.1, 100)]
@@ -118,6 +119,7 @@ def test_interval_holds_the_population_error(benchmark_script):
         assert width < 3 * pce_null(n_cases).quantile(0.95)  # twice the margin, and room for the bootstrap
 
 
+@pytest.mark.slow
 def test_interval_of_several_projections_holds_zero_for_the_true_forecast():
     """Coverage at zero with dependent projections: replicates of the test stand in for the null."""
     from prerank import Marginal

@@ -129,6 +129,7 @@ def test_without_the_observations_weight_few_members_are_not_uniform():
     assert stats.kstest(pit.values[:, 0].numpy(), "uniform").pvalue < LEVEL
 
 
+@pytest.mark.slow
 def test_tests_of_weighted_members_hold_their_size():
     y, forecast, own = importance_sample(300 * 60, 8, seed=4)
     preranks = [Marginal(), Scale()]
@@ -139,6 +140,7 @@ def test_tests_of_weighted_members_hold_their_size():
     assert_level(test.adjusted_p_value.amin(-1))
 
 
+@pytest.mark.slow
 def test_without_the_observations_weight_tests_of_many_effective_members_nearly_hold_their_size():
     """Simulated by leaving one member out, which errs by one over the effective size: one part in sixty here."""
     y, forecast, _ = importance_sample(300 * 60, 100, seed=5)

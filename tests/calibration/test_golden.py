@@ -231,6 +231,7 @@ def assert_null(null, expected):
         assert above - STANDARD_ERRORS * error <= tail <= above + at + STANDARD_ERRORS * error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grid", list(GRIDS))
 def test_null_of_continuous_pits(golden, grid):
     for n_cases, expected in golden("pce_null.json")["continuous"][grid].items():

@@ -84,6 +84,7 @@ def test_values_added_in_order_are_those_added_anyhow():
     assert anyhow.sum() == 2 * 3 * 5 * 4 + values.sum()
 
 
+@pytest.mark.slow
 def test_the_curve_is_the_mean_over_all_ways_of_breaking_ties():
     x = normal(40, 6, 3).round()
     whole = reliability_curve(ranked(x)).frequency
@@ -211,6 +212,7 @@ def test_randomised_ranks_of_two_preranks_are_drawn_apart():
 # -- nulls
 
 
+@pytest.mark.slow
 def test_the_expected_error_of_few_members_is_smaller():
     found = [pce_null(1000, n_members=m).mean * 1000**0.5 for m in (1, 2, 5, 10, 50)]
     assert found == pytest.approx([0.1995, 0.2402, 0.2777, 0.2939, 0.3090], rel=0.01)

@@ -60,6 +60,7 @@ def test_equal_or_unknown_weights_have_no_own_weight():
     assert projected_pit(y, forecast, Marginal()).own_weight is None
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the observation's own weight")
 def test_check_prints_the_own_weight_beside_own_weight_pits():
     for share, words in ((0.01, "the observation has a weight of 0.01 on average"), (0.3, "hides error")):

@@ -745,6 +745,7 @@ def test_many_groups_ask_for_more_replicates_only_where_p_values_are_small():
     assert torch.equal(*exact)
 
 
+@pytest.mark.slow
 def test_p_values_in_two_stages_hold_their_size_at_every_level():
     repetitions = 2000
     x = equicorrelated(0.5, repetitions, 12, 3, 2, seed=48)

@@ -19,6 +19,7 @@ def rejected(size, setting):
     return {test: cell["rejected"] for test, cell in size.rates(setting, REPETITIONS, CPU).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", ["continuous", "rounded", "counts", "binary"])
 def test_every_test_holds_its_size_for_the_true_forecast(size, targets):
     settings = [size.Setting(30, n_members, n_targets, targets) for n_members, n_targets in [(1, 2), (5, 3), (10, 5)]]
@@ -56,6 +57,7 @@ def test_all_rows_together_can_attain_what_the_rows_can_up_to_the_level(size):
         assert overall.tolist() == pytest.approx([known] * 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "seen_by"),
     [
@@ -73,6 +75,7 @@ def test_each_error_is_found_by_the_preranks_that_see_it(size, error, seen_by):
     assert row[size.OVERALL] > 0.17
 
 
+@pytest.mark.slow
 def test_marginal_is_blind_to_dependence(size):
     row = rejected(size, size.Setting(200, 20, 5, "continuous", "wrong correlation"))
     assert row["marginal"] < 0.17

@@ -219,6 +219,7 @@ def test_case_weights_of_one_change_no_power_and_zero_weights_leave_cases_out():
     torch.testing.assert_close(power["ten"], power["alone"])
 
 
+@pytest.mark.slow
 def test_scores_of_a_shape_are_standard_normal_under_calibration():
     z = torch.rand(4000, 50, generator=torch.Generator().manual_seed(12)).double()
     scores = np.array([shape(row)[:4] for row in z])

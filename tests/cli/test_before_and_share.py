@@ -80,6 +80,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_block", [False, True], ids=["cases", "blocks"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_comes_before_a_label_is_fitted_on(kind, as_block, tmp_path):

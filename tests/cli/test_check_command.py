@@ -331,6 +331,7 @@ def test_groups_are_checked_one_by_one_and_adjusted_together(arrays, tmp_path):
     assert "south" in shown.stdout.splitlines()[0]
 
 
+@pytest.mark.slow
 def test_groups_that_cannot_be_checked_get_one_line(arrays, tmp_path):
     y, members = arrays
     each = np.arange(N_CASES)
@@ -348,6 +349,7 @@ def test_groups_that_cannot_be_checked_get_one_line(arrays, tmp_path):
     assert_one_line(invoke(tmp_path / "f.npz", "--by", "gone"), "group 1: ")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL or not (Path(REAL) / "uw_temperature.npz").exists(), reason="PRERANK_REAL is not set")
 @pytest.mark.filterwarnings("ignore")  # about text in Zarr stores
 def test_the_real_ensemble_gives_the_same_output_in_every_format(tmp_path):

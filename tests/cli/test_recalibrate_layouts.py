@@ -24,6 +24,7 @@ def document(*arguments: object) -> dict:
     return json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_a_hub_is_corrected_into_a_hub(tmp_path: Path) -> None:
     hub, out = build_hub(tmp_path / "hub", n_rounds=24), tmp_path / "corrected"
     options = ("--model", "a-csv", "--joint", "horizon")

@@ -76,6 +76,7 @@ def refuses_to_write(number: int):
 SMALL = ["demo", "--rows", "60", "--fresh", "50"]
 
 
+@pytest.mark.slow
 def test_a_demonstration_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", refuses_to_write(errno.ENOSPC))
     result = invoke(*SMALL, "--out", tmp_path / "out")
@@ -83,6 +84,7 @@ def test_a_demonstration_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_disk_that_takes_no_more_is_told_by_the_command_itself(tmp_path):
     """A limit on the size of files is the full disk that every user can have; the figure has more than 10,000 bytes."""
     pytest.importorskip("resource", reason="limits of a process are a matter of Unix")
@@ -136,6 +138,7 @@ def test_a_picture_is_not_written_over_a_folder_or_a_pipe(arrays):
     assert sorted(path.name for path in folder.iterdir()) == ["ok.npz", "pipe"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no /dev/full")
 def test_output_that_cannot_be_printed_is_refused(arrays):
     line = [sys.executable, "-c", RUN, "check", str(arrays), *CHECK]
@@ -147,6 +150,7 @@ def test_output_that_cannot_be_printed_is_refused(arrays):
     ]
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error(arrays):
     """As in `prerank check FORECASTS | head -1`."""
     line = [sys.executable, "-c", RUN, "check", str(arrays), *CHECK]

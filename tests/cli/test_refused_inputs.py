@@ -425,6 +425,7 @@ def test_other_ways_to_write_the_same_table_are_the_same(content, files, tmp_pat
     assert said[0] == said[1] != ""
 
 
+@pytest.mark.slow
 def test_names_of_files_are_printed_without_markup_or_control_characters(files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = f"[bold]x {ANSI.strip()}"

@@ -78,18 +78,21 @@ def newly_imported(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.slow
 def test_importing_check_imports_torch_and_little_else():
     found = newly_imported("from prerank import check")
     assert "prerank.diagnosis.checking" in found
     assert not UNUSED_BY_ITS_IMPORT & found
 
 
+@pytest.mark.slow
 def test_a_check_imports_no_figures_laws_or_compilers():
     found = newly_imported("from prerank import check" + A_CHECK)
     assert {"pandas", "rich", "scipy.special"} <= found
     assert not UNUSED_BY_A_CHECK & found
 
 
+@pytest.mark.slow
 def test_what_computes_is_noticed_by_the_tests_above(tmp_path):
     points = np.random.default_rng(1).normal(size=(40, 6, 2))
     np.savez(tmp_path / "small.npz", members=points[:, 1:], observations=points[:, 0])
@@ -113,6 +116,7 @@ def test_no_other_file_states_the_version():
         assert not re.search(r"^version\s*[=:]\s*[\"']?\d", text, re.MULTILINE), f"{name} states a version of its own"
 
 
+@pytest.mark.slow
 def test_the_startup_benchmark_tells_all_it_measures(benchmark_script):
     startup = benchmark_script("startup")
     found = startup.medians(startup.measure({"now": startup.ROOT}, 1))

@@ -128,6 +128,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_hub(tmp_path_factory.mktemp("broken") / "hub")
 
 
+@pytest.mark.slow
 def test_a_broken_hub_is_refused_in_a_sentence_or_read_as_it_is(hub: Path) -> None:
     paths = [
         hub / "model-output" / "a-csv" / f"{ROUNDS[1]}-a-csv.csv",

@@ -269,6 +269,7 @@ download([sys.argv[1]], Path(sys.argv[2]), GitBlob(sys.argv[3]), Policy(schemes=
 """
 
 
+@pytest.mark.slow
 def test_two_processes_fetching_at_once_download_once(server: Server, goal: Path) -> None:
     def slow(request: BaseHTTPRequestHandler, _: int) -> None:
         request.send_response(200)

@@ -226,6 +226,7 @@ def test_names_that_are_not_there_are_answered_by_those_that_are(hub: Path) -> N
 REAL = Path(os.environ.get("PRERANK_REAL", "")) / "files" / "hub"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="PRERANK_REAL names no folder with files/hub")
 def test_a_published_hub_gives_what_pandas_finds_in_its_files() -> None:
     model, target = "UMass-trends_ensemble", "wk inc flu hosp"

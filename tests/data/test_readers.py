@@ -181,6 +181,7 @@ ARFF_TEXT = st.lists(
 ).map("\n".join)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(st.binary(max_size=200) | CSV_TEXT.map(str.encode), st.booleans())
 def test_csv_survives_fuzzing(tmp_path: Path, content: bytes, header: bool) -> None:

@@ -110,6 +110,7 @@ class TestMissingValues:
         some = quick(y[:40], few)
         torch.testing.assert_close(result.pit.values[:40, column], some.pit.values[:, column], rtol=0, atol=0)
 
+    @pytest.mark.slow
     def test_p_values_stay_uniform_when_members_are_missing_at_random(self):
         p_values = []
         for seed in range(80):
@@ -147,6 +148,7 @@ class TestMissingValues:
         torch.testing.assert_close(result.pit.lower, asked.pit.lower)
         assert len(quick(y, members, preranks=[PCA(n_components=1)]).projections) == 1
 
+    @pytest.mark.slow
     def test_with_half_of_the_members_missing_at_random_pca_holds_its_size_and_sees_an_error(self):
         """The number of components depends on how many members a case has, not on which point is the observation."""
         rng = np.random.default_rng(4)
@@ -243,6 +245,7 @@ class TestAnswers:
         excess = one["PCE"] ** 2 - one["expected PCE"] ** 2
         assert one["corrected PCE"] == pytest.approx(np.sign(excess) * abs(excess) ** 0.5)
 
+    @pytest.mark.slow
     def test_right_margins_are_not_rejected_where_the_dependence_is_wrong(self):
         """Ten targets correlated by .95 and forecast as independent: location sees it, marginal does not."""
         rng, marginal, others = np.random.default_rng(4), [], []
@@ -262,6 +265,7 @@ class TestAnswers:
         counts = np.concatenate([members[..., :1], rng.integers(0, 2, size=(200, 20, 1))], -1)
         assert not any("values in" in note for note in quick(y, counts).notes)
 
+    @pytest.mark.slow
     def test_the_figure_is_written(self, tmp_path):
         y, members = truth(60)
         result = quick(y, members)

@@ -29,6 +29,7 @@ def test_a_level_of_five_per_cent_that_groups_cannot_reach_is_no_verdict():
     assert three.verdict.startswith("No verdict: the smallest adjusted p-value possible for 3 groups is 0.060")
 
 
+@pytest.mark.slow
 def test_many_groups_are_given_the_replicates_that_they_need():
     """Forty groups of two pre-ranks: 99 replicates could never reject one of them, and a verdict needs no small p-value."""
     values = np.random.default_rng(1).normal(size=(800, 8, 2))

@@ -142,6 +142,7 @@ def test_no_more_than_a_chunk_is_ever_read_at_once():
     assert sizes == 2 * list(chunks[0])  # once to look at them, once to rank them
 
 
+@pytest.mark.slow
 def test_a_cluster_of_two_processes_gives_the_same_numbers():
     distributed = pytest.importorskip("distributed")
     y, members = with_holes()

@@ -74,6 +74,7 @@ def opened(browser, pages):
     assert not faults
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["four", "one", "sixteen", "groups"])
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1200, "light")])
 def test_no_page_is_wider_than_its_window_and_axe_finds_no_serious_fault(name, width, scheme, opened):
@@ -84,6 +85,7 @@ def test_no_page_is_wider_than_its_window_and_axe_finds_no_serious_fault(name, w
     assert [fault["id"] for fault in found if fault["impact"] in ("serious", "critical")] == []
 
 
+@pytest.mark.slow
 def test_numbers_follow_the_pointer_and_the_arrow_keys(opened):
     page = opened("four")
     chart = page.get_by_role("slider", name="Rank histogram of location")
@@ -120,6 +122,7 @@ def test_every_projection_can_be_chosen_and_its_name_is_text(opened):
     assert page.locator("img").count() == 0
 
 
+@pytest.mark.slow
 def test_the_diagonal_and_the_colours_can_be_switched(opened):
     page = opened("four")
     curve = page.locator(".card .curve").nth(1)
@@ -140,6 +143,7 @@ def test_the_diagonal_and_the_colours_can_be_switched(opened):
     assert not dark.locator("#theme").is_visible()
 
 
+@pytest.mark.slow
 def test_three_hundred_groups_can_be_found_ordered_and_looked_at(opened):
     page = opened("groups")
     rows = page.locator("#groups tr:visible")

@@ -35,6 +35,7 @@ def test_points_that_tie_have_the_middle_of_their_interval():
     torch.testing.assert_close(found[:, 3], torch.full((3, 2), 200.5 / 201).double())
 
 
+@pytest.mark.slow
 def test_a_wrong_count_is_corrected_and_stays_a_count():
     forecast = counts(2.0)
     y = observed(2.0, 1)

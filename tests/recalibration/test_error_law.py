@@ -342,6 +342,7 @@ def test_members_that_are_but_biased_are_moved(tmp_path):
     assert torch.equal(again.members, corrected.members)
 
 
+@pytest.mark.slow
 def test_members_that_are_wrong_get_a_law_that_is_right():
     """Members are too narrow, and their correlations are those of other targets."""
     forecast, y, _ = seasons(300, 10)

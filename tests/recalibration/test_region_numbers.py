@@ -222,6 +222,7 @@ def repetitions(kind, count, seed):
         yield [(select_cases(law, part), y[part]) for part in cases]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mixture", "other", "opaque"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_nine_held_out_cases_cover_nine_tenths_for_every_seed(kind, seed, opaque):

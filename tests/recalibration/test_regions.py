@@ -64,6 +64,7 @@ def test_without_held_out_cases_the_wrong_forecasts_would_not_cover(name, beyond
     assert not low <= taken_at_its_word <= high
 
 
+@pytest.mark.slow
 def test_the_mass_of_a_calibrated_forecast_is_near_its_level_and_that_of_a_narrow_one_above():
     truth, y = cases(2, 1000, seed=3)
     narrow = GaussianMixture(truth.logits, truth.loc, 0.5 * truth.scale_tril)

@@ -31,6 +31,7 @@ def hdr_distance(y, forecast, members):
     return kstest(projected_pit(y, ranked, HDR(), RandomisedRank()).lower[:, 0].numpy(), "uniform").statistic
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_targets", [2, 6])
 @pytest.mark.parametrize("spread", [0.7, 1.5])
 def test_hdr_recalibration_makes_hdr_pits_uniform_on_fresh_cases(n_targets, spread):

@@ -105,6 +105,7 @@ def test_a_repeated_observation_does_not_collapse_the_kernel():
     assert (step.kernel_tril.diagonal() > 1e-3).all()
 
 
+@pytest.mark.slow
 def test_a_calibrated_forecast_usually_comes_out_unchanged(standard, observed):
     repetitions, changed = 25, 0
     for seed in range(repetitions):
@@ -143,6 +144,7 @@ def test_known_errors_are_cured_on_fresh_cases(error, standard):
     assert nll(y, corrected).mean() < nll(y, forecast).mean() - 0.05
 
 
+@pytest.mark.slow
 def test_what_nobody_can_represent_is_left_alone(standard, observed):
     """A forecast five times too narrow, without transport: a tilt fits well and has no draws to be made of."""
     forecast = standard(200, 3, spread=0.2)

@@ -90,6 +90,7 @@ def test_a_basis_that_is_not_kept_gives_the_same():
     torch.testing.assert_close(kept.evaluate(theta, weights), made.evaluate(theta, weights))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["single", "several"])
 def test_own_weight_pits_are_uniform_under_the_corrected_law(law, standard):
     n, m = 4000, 60
@@ -111,6 +112,7 @@ def test_own_weight_pits_are_uniform_under_the_corrected_law(law, standard):
     assert kstest(plain.numpy(), "uniform").pvalue < 1e-4  # without weights they are not: the tilt matters
 
 
+@pytest.mark.slow
 def test_for_one_projection_the_corrected_pits_have_the_density_of_the_tilt(standard):
     n = 4000
     base, theta = standard(n), torch.tensor([[0.5], [0.2]], dtype=torch.float64)

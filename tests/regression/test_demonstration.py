@@ -10,6 +10,7 @@ from prerank.cli.main import app
 from prerank.plotting.demonstration import Panel, demonstration_figure
 
 
+@pytest.mark.slow
 def test_the_command_trains_judges_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "96")
     threads = torch.get_num_threads()

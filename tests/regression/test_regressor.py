@@ -142,6 +142,7 @@ def test_a_tolerance_of_zero_admits_no_worse_energy_score(table: Table, small: S
     assert scores[model.strength_] <= scores[0.0]
 
 
+@pytest.mark.slow
 def test_the_penalty_calibrates_a_gaussian_of_a_bimodal_truth(small: Small) -> None:
     """The paper's claim on a law that one Gaussian cannot fit, on fresh rows, in the sense of the trained pre-rank."""
     made, fresh = Bimodal().table(2000, seed=0), Bimodal().table(4000, seed=1)

@@ -76,6 +76,7 @@ def test_works_in_a_pipeline_and_a_grid_search(table: tuple[np.ndarray, np.ndarr
     assert search.best_estimator_[-1].score(PolynomialFeatures(2).fit_transform(x), y) == search.score(x, y)
 
 
+@pytest.mark.slow
 def test_a_grid_may_hold_preranks(table: tuple[np.ndarray, np.ndarray]) -> None:
     grid = {"preranks": [Location(), [Marginal(), HDR()]], "strength": [1.0]}
     search = GridSearchCV(model(), grid, cv=2).fit(*table)

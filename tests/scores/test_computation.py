@@ -84,6 +84,7 @@ def test_the_energy_score_of_near_duplicates_far_from_zero_keeps_its_digits():
 # --- chunks and axes -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_score
 @every_estimator
 def test_chunks_change_neither_values_nor_gradients(score, estimator, request):

@@ -87,6 +87,7 @@ print(fleet.steps, *[float(w.sum()).hex() for w in fleet.weights])
 """
 
 
+@pytest.mark.slow
 def test_a_fit_killed_half_way_loses_nothing(tmp_path):
     """SIGKILL while it writes a checkpoint after every step; a function among the pre-ranks does not hinder resuming."""
     script = tmp_path / "script.py"

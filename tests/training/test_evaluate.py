@@ -17,6 +17,7 @@ def truth():
     return Bimodal(3).law(table.x), torch.from_numpy(table.y)
 
 
+@pytest.mark.slow
 def test_a_true_forecast_has_no_small_p_value_and_pces_near_their_expected_pce(truth):
     law, y = truth
     records = evaluate(y, law, n_replicates=199)
