@@ -290,6 +290,21 @@ class TestSuspicions:
             "be uniform"
         ]
 
+    def test_observations_in_another_unit_than_the_members_are_noted(self):
+        y, members = points(60)
+        kelvin = pd.DataFrame(y + np.array([0.0, 273.15, 273.15]), columns=STATIONS)
+        (note,) = [note for note in quick(kelvin, members).notes if "one unit" in note]
+        assert note.startswith("target Bergen is 27")
+        assert "and so on for 2 targets" in note
+        missing = members.copy()
+        missing[:, 0] = np.nan
+        assert any("one unit" in note for note in quick(kelvin, missing).notes)
+
+    def test_a_bias_of_a_few_spreads_is_no_other_unit(self):
+        y, members = points(60)
+        for other in (y + 5, y[:1], np.zeros_like(y)):
+            assert not any("one unit" in note for note in quick(other, members[: len(other)]).notes)
+
 
 class TestCustom:
     def test_functions_of_numpy_and_torch_agree(self):

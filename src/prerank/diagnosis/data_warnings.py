@@ -1,8 +1,12 @@
-"""Data that would make a verdict mean less than it says: targets on few values, and quantiles in the place of members."""
+"""Data that would make a verdict mean less than it says.
+
+Targets on few values, quantiles in the place of members, and observations in another unit than the members.
+"""
 
 import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from prerank.inputs.cases import Cases
@@ -10,6 +14,7 @@ from prerank.inputs.survey import Sorted
 
 _CHANCE = 1e-6  # how often exchangeable members may be taken for quantiles
 _SHOWN = 6
+_FAR = 10.0  # spreads between observations and members that no forecast is wrong by
 
 
 def about_data(cases: Cases) -> list[str]:
@@ -19,6 +24,7 @@ def about_data(cases: Cases) -> list[str]:
     return [
         *([] if found is None else quantiles(found.order)),
         *targets_of_few_values(cases.observed(), early, cases.names),
+        *([] if early is None else other_units(cases.units.undo(cases.observed()), early, cases.names)),
     ]
 
 
@@ -45,6 +51,27 @@ def targets_of_few_values(y: Tensor, early: Tensor | None, names: Sequence[str])
     return [
         f"{len(found)} targets take only few values in {len(y)} cases ({shown}{more}): no continuous forecast of them can "
         "be uniform"
+    ]
+
+
+def other_units(y: Tensor, early: Tensor, names: Sequence[str]) -> list[str]:
+    """Observations that lie many spreads from the members are in another unit, or values beside anomalies: say so."""
+    if len(y) < 2:
+        return []
+    members = early.flatten(0, -2)
+    members = members[~members.isnan().any(-1)].double()
+    spread = torch.maximum(y.double().std(0), members.std(0) if len(members) > 1 else torch.zeros(()).to(members))
+    means = y.double().mean(0), members.mean(0)
+    apart = (means[0] - means[1]).abs() / spread
+    far = (apart.isfinite() & (apart > _FAR)).nonzero()[:, 0].tolist()
+    if not far:
+        return []
+    first = far[0]
+    others = f", and so on for {len(far)} targets" if len(far) > 1 else ""
+    return [
+        f"target {names[first]} is {means[0][first]:.4g} on average in the observations and {means[1][first]:.4g} in the "
+        f"members, {apart[first]:.0f} times its spread apart{others}: are both in one unit, and both values or both "
+        "anomalies?"
     ]
 
 

@@ -80,6 +80,12 @@ class Units(NamedTuple):
             values = values / divisor.to(values)
         return values
 
+    def undo(self, values: Tensor) -> Tensor:
+        """Values (..., D) as they were before they were divided."""
+        for divisor in reversed(self.divisors):
+            values = values * divisor.to(values)
+        return values
+
     def of_forecast(self, forecast: Forecast) -> Forecast:
         """The same forecast in these units."""
         for divisor in self.divisors:
