@@ -1,5 +1,6 @@
 """The field's pre-ranks: definitions, what they see and miss, refusals, training, cases of their own."""
 
+import dataclasses
 import itertools
 import math
 
@@ -51,6 +52,15 @@ FIELD: list[PreRank] = [*TRAINABLE, Minimum(), *UNTRAINABLE]
 def members(n_cases=40, n_members=9, n_targets=4, seed=0):
     x = normal(n_cases, n_members + 1, n_targets, seed=seed)
     return x[:, 0], x[:, 1:]
+
+
+@pytest.mark.parametrize("prerank", FIELD, ids=lambda item: item.name)
+def test_every_prerank_is_a_value(prerank):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        prerank.name = "another"
+    if not isinstance(prerank, ReferenceDistance | Variogram):  # which may hold arrays
+        assert prerank == dataclasses.replace(prerank)
+        assert hash(prerank) == hash(dataclasses.replace(prerank))
 
 
 # -- definitions
@@ -122,6 +132,31 @@ def test_weights_of_a_reference_count_in_distances():
     weighted = Ensemble(pool, torch.tensor([2.0, 1.0, 1.0]).expand(4, -1))
     for prerank in (EnergyScore(), Mahalanobis()):
         torch.testing.assert_close(prerank.given(weighted)(points), prerank.given(Ensemble(doubled))(points))
+
+
+def test_weighted_distances_are_the_same_where_a_gradient_is_asked_for():
+    pool = Ensemble(normal(3, 6, 2, seed=5), uniform(3, 6, seed=6) + 0.1)
+    points = normal(3, 4, 2, seed=7)
+    score = EnergyScore().given(pool)
+    torch.testing.assert_close(score(points.clone().requires_grad_()).detach(), score(points))
+
+
+def test_exceedance_is_the_share_of_targets_above_zero_unless_told_otherwise():
+    points = torch.tensor([[[-1.0, 0.5, 2.0], [0.0, 0.2, 0.9]]])
+    assert Exceedance().given(Ensemble(points))(points).flatten().tolist() == pytest.approx([2 / 3, 2 / 3])
+
+
+def test_a_tree_of_two_draws_of_a_law_is_not_one_of_a_single_member():
+    law = MultivariateNormal(torch.zeros(3, 2), torch.eye(2))
+    assert "one member" not in SpanningTree(n_reference=2).given(law).note
+    assert "one member is too few" in SpanningTree().given(Ensemble(normal(3, 2, 2, seed=1))).note
+
+
+def test_a_lag_beyond_a_grid_is_named_by_both_directions():
+    with pytest.raises(ValueError, match=r"\(2 x 3\) are at lag \(0, 5\)"):
+        Variogram(lags=((0, 5),), shape=(2, 3)).given(Ensemble(normal(2, 4, 6, seed=3)))
+    with pytest.raises(ValueError, match=r"are at lag 9;"):
+        Variogram(lags=(9,)).given(Ensemble(normal(2, 4, 6, seed=3)))
 
 
 def test_for_two_targets_on_a_line_lags_are_the_papers():
