@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from hub_files import HORIZONS, PLACES, ROUNDS, TARGET, build_hub, put
 from prerank.cli.main import app
-from prerank.io import Naming, read_hub_quantiles, read_quantiles
+from prerank.io import Naming, read_forecasts, read_hub_quantiles, read_quantiles
 from prerank.recalibration import GaussianCopula, JointFromMargins, QuantileMargins
 
 LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]
@@ -138,6 +138,17 @@ def test_tables_that_do_not_fit_get_one_line(tables, tmp_path, change, words):
     asked = (tmp_path / "bad.csv", folder / "o.csv", "--case", "day", "--target", "hour", "--out", tmp_path / "j.csv")
     assert_one_line(invoke(*asked), *words)
     assert not (tmp_path / "j.csv").exists()
+
+
+def test_names_that_a_hub_knows_and_several_targets_are_refused_as_for_samples(tmp_path):
+    hub = build_hub(tmp_path / "hub")
+    for naming, words in (
+        (Naming(target=(TARGET, "another")), "a target at a time"),
+        (Naming(target=(TARGET,), case=("location",)), "leave out --case"),
+    ):
+        for read in (read_quantiles, read_forecasts):
+            with pytest.raises(ValueError, match=words):
+                read(hub, naming=naming)
 
 
 def test_contradictions_get_one_line(tables, tmp_path):

@@ -8,7 +8,7 @@ import pandas as pd
 from prerank.io.errors import DataError
 from prerank.io.hub import Quantiles, read_hub_quantiles
 from prerank.io.long_form import from_long
-from prerank.io.read import Naming, kind_of, read_table
+from prerank.io.read import Naming, hub_target, kind_of, read_table
 
 
 def read_quantiles(
@@ -55,7 +55,7 @@ def read_quantiles(
             forecasts,
             observations,
             model=naming.model,
-            target=naming.target[0] if naming.target else None,
+            target=hub_target(forecasts, naming),
             joint=naming.joint,
             observation=naming.observation,
             need_observations=need_observations,

@@ -197,7 +197,8 @@ def _refuse_wide(path: Path, table: pd.DataFrame, names: Sequence[str]) -> None:
         )
 
 
-def _of_hub(forecasts: Path, observations: Path | None, naming: Naming, need_observations: bool) -> Matched:
+def hub_target(forecasts: Path, naming: Naming) -> str | None:
+    """The target to read of a hub, if one is named; several are refused, and names of columns that a hub knows."""
     for name, option in (
         ("case", naming.case),
         ("member", naming.member),
@@ -210,11 +211,15 @@ def _of_hub(forecasts: Path, observations: Path | None, naming: Naming, need_obs
         raise DataError(
             f"targets {', '.join(naming.target)}: a hub is read a target at a time; name one {by_option('target')}"
         )
+    return naming.target[0] if naming.target else None
+
+
+def _of_hub(forecasts: Path, observations: Path | None, naming: Naming, need_observations: bool) -> Matched:
     return read_hub(
         forecasts,
         observations,
         model=naming.model,
-        target=naming.target[0] if naming.target else None,
+        target=hub_target(forecasts, naming),
         joint=naming.joint,
         observation=naming.observation,
         keep=naming.keep,
