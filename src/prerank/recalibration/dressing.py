@@ -11,10 +11,9 @@ from torch.nn.functional import logsigmoid
 
 from prerank._chunks import chunks
 from prerank._parameters import require_number
-from prerank.arrays.conversion import described
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture
 from prerank.recalibration._lbfgs import smallest
-from prerank.recalibration.steps import NOT_SAVED, HeldOut, in_place, require_spread
+from prerank.recalibration.steps import NOT_SAVED, HeldOut, in_place, require_ensemble, require_spread
 from prerank.scores import energy_score
 
 # log odds of wide kernels, and the logarithm of their log factor, so that they are wider than the others
@@ -46,7 +45,7 @@ class Dressing:
         require_number(self.prior_cases, "prior_cases", above=0)
 
     def fit(self, forecast: Forecast, held_out: HeldOut) -> "FittedDressing":
-        ensemble = _ensemble(forecast)
+        ensemble = require_ensemble(forecast, "Dressing")
         require_spread(ensemble, "Dressing()")
         n_blocks = len(held_out.folds.block.unique())
         problem = _Problem.of(ensemble, held_out.y, held_out.weights.double(), self.prior_cases, n_blocks)
@@ -65,15 +64,6 @@ class Dressing:
         whole, score = problem.fitted(chosen.whole), held_out.gain(before)[0]
         together = in_place(parts, held_out.folds)
         return replace(whole, gain=gain, gain_error=error, score=score, out_of_fold=together)
-
-
-def _ensemble(forecast: Forecast) -> Ensemble:
-    if not isinstance(forecast, Ensemble):
-        raise TypeError(
-            f"Dressing() is for the members of an Ensemble, and the forecast is {described(forecast)}, which has "
-            "draws of its own; use Affine() instead"
-        )
-    return forecast
 
 
 class _Fit(NamedTuple):
@@ -218,7 +208,7 @@ class FittedDressing:
         return True
 
     def transform(self, forecast: Forecast) -> GaussianMixture:
-        ensemble = _ensemble(forecast)
+        ensemble = require_ensemble(forecast, "Dressing")
         mean = ensemble.mean[..., None, :]
         loc = mean + self.shift.to(mean) + self.scale.to(mean) * (ensemble.members - mean)
         tiny = torch.finfo(loc.dtype).tiny  # a member of weight zero stays out

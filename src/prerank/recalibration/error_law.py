@@ -9,7 +9,6 @@ from torch import Tensor
 
 from prerank._parameters import require_yes_or_no
 from prerank._wording import counted
-from prerank.arrays.conversion import described
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture
 from prerank.recalibration.affine import moved
 from prerank.recalibration.error_evidence import evidence, moved_members
@@ -18,7 +17,7 @@ from prerank.recalibration.error_mean import Predictors, regressions, robust_wei
 from prerank.recalibration.error_scale import LEAST, Sizes, size_basis, usual_spread
 from prerank.recalibration.error_scatter import with_own
 from prerank.recalibration.scale_nodes import scale_nodes
-from prerank.recalibration.steps import NOT_SAVED, HeldOut
+from prerank.recalibration.steps import NOT_SAVED, HeldOut, require_ensemble
 
 _SHARES = (0.5, 0.0)  # of the way from a shift alone to the regression, beside all of it
 
@@ -113,7 +112,7 @@ class ErrorLaw:
         FittedErrorLaw
             What was learnt, with the laws of the held-out cases by fits without their fold.
         """
-        ensemble = _ensemble(forecast)
+        ensemble = require_ensemble(forecast, "ErrorLaw")
         members, cases = _Members.of(ensemble), Cases.of(held_out)
         error = cases.y - members.mean
         used = cases.weights > 0
@@ -172,15 +171,6 @@ class ErrorLaw:
             return law
         moves = None if self.always else moved_members(ensemble, out_of_fold, held_out)
         return replace(law, out_of_fold=out_of_fold) if moves is None else replace(law, moves=moves)
-
-
-def _ensemble(forecast: Forecast) -> Ensemble:
-    if not isinstance(forecast, Ensemble):
-        raise TypeError(
-            f"ErrorLaw() is for the members of an Ensemble, and the forecast is {described(forecast)}, which has a law of "
-            "its own; use Affine() instead"
-        )
-    return forecast
 
 
 def _unit(error: Tensor, weights: Tensor) -> Tensor:
@@ -256,8 +246,8 @@ class FittedErrorLaw:
         if not self.changed:
             return forecast
         if self.moves is not None:
-            return moved(_ensemble(forecast), self.moves[0], self.moves[1], 0)
-        ensemble = _ensemble(forecast)
+            return moved(require_ensemble(forecast, "ErrorLaw"), self.moves[0], self.moves[1], 0)
+        ensemble = require_ensemble(forecast, "ErrorLaw")
         if self.n_members is not None and ensemble.n_members != self.n_members:
             raise ValueError(
                 f"the forecast has {counted(ensemble.n_members, 'member')}, and ErrorLaw(named_members=True) was fitted on "

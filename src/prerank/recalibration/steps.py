@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.arrays.conversion import described
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
 from prerank.preranks import PreRank
 from prerank.recalibration.features import Features
@@ -63,6 +64,16 @@ class Step(Protocol):
     """A value with options that learns from a forecast of held-out cases."""
 
     def fit(self, forecast: Forecast, held_out: HeldOut) -> Fitted: ...
+
+
+def require_ensemble(forecast: Forecast, step: str) -> Ensemble:
+    """The forecast of a step that is for members alone; a distribution is refused."""
+    if not isinstance(forecast, Ensemble):
+        raise TypeError(
+            f"{step}() is for the members of an Ensemble, and the forecast is {described(forecast)}, which has draws of "
+            "its own; use Affine() instead"
+        )
+    return forecast
 
 
 def moments(forecast: Forecast, seed: int) -> tuple[Tensor, Tensor, Tensor]:
