@@ -19,7 +19,7 @@ from prerank.calibration import (
 )
 from prerank.calibration import random_signs as signs
 from prerank.calibration import row_test as rowtests
-from prerank.calibration.chunked_test import Accumulated, Chunking, tally
+from prerank.calibration.evidence import Accumulated, Chunking, tally
 from prerank.calibration.exchange import Replicates
 from prerank.calibration.random_signs import Setting, at_levels, calibrated_spread, sign_sums, signs_of
 from prerank.calibration.row_test import exceedance
