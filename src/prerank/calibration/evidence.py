@@ -1,46 +1,155 @@
-"""A test of more cases than fit in memory: what a chunk of cases adds to it, and the test of the sum.
+"""What a test of calibration needs of its cases: one chunk of them in memory, or the sum of what several chunks add.
 
 Signs, and the points that a replicate picks, depend on (seed, case, number of the replicate) alone, so all curves are sums
-over cases that can be taken in any parts. What is kept of a case is the interval of its observation, a few bytes per
-projection, which the bootstrap of the intervals needs.
+over cases that can be taken in any parts, and a chunk that holds all cases is the test in memory. What is kept of a case
+that is read in chunks is the interval of its observation, a few bytes per projection, which the bootstrap of the intervals
+needs.
 """
 
+import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from prerank.calibration.exchange import Replicates, picked_rows, points_of, statistics
+from prerank.calibration.exchange import Replicates, picked_replicates, picked_rows, points_of, statistics
+from prerank.calibration.null import REPLICATES
 from prerank.calibration.projected_pits import PreRankPIT, ProjectedPIT, sampled
 from prerank.calibration.random_signs import (
     Setting,
     UnitSums,
     at_levels,
     calibrated_spread,
+    expected_squares,
     sign_sums,
-    signs_of,
     spread_from,
 )
 from prerank.calibration.rank_intervals import Intervals
 from prerank.calibration.row_test import FEWEST_SIGNS
-from prerank.calibration.testing import PCETest, assembled, enough_replicates
 from prerank.randomness import case_keys
+
+LEVEL = 0.05
+MOST_GROUPS = int(LEVEL * (REPLICATES + 1))  # of more, no adjusted p-value could reach the level
 
 
 @dataclass(frozen=True, eq=False)
-class Chunking:
-    """What all chunks share: the setting of the test, and how many replicates, groups and pre-ranks there are."""
+class Plan:
+    """What all cases of a test share: its setting, and how many replicates, groups of cases and pre-ranks there are."""
 
     setting: Setting
     n_replicates: int
-    n_groups: int
-    n_rows: int = 1
+    exponent: float = 1.0
+    n_groups: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        n_cases: int,
+        levels: Tensor,
+        seed: int,
+        blocks: Tensor | None,
+        shares: Tensor | None,
+        n_replicates: int,
+        exponent: float = 1.0,
+        n_groups: int = 1,
+    ) -> "Plan":
+        """From the numbers of the blocks and the shares of the weight of all cases, (N,) each."""
+        n_blocks = None if blocks is None else int(blocks.max()) + 1
+        squares = None if shares is None else float(shares.square().sum())
+        return cls(Setting(n_cases, levels, seed, n_blocks, squares), n_replicates, exponent, n_groups)
+
+    def n_enough(self, factor: int) -> int:
+        """How many replicates can give a p-value at the level, adjusted by this factor and for all groups."""
+        return enough_replicates(self.n_groups * factor)
+
+
+def enough_replicates(n_groups: int) -> int:
+    """How many replicates can give a p-value at the level after adjustment for so many groups, with one to spare."""
+    return math.ceil(2 * n_groups / LEVEL) - 1
+
+
+def shares_of(weights: Tensor | None) -> Tensor | None:
+    """Weights of all cases (N,) as shares that sum to one."""
+    return None if weights is None else weights.double() / weights.double().sum()
+
+
+class Evidence(Protocol):
+    """The PITs of all cases, and sums over them.
+
+    `sums` are those of the units that share a sign; `spread` (S, J, K) is that of a calibrated curve, NaN where unknown.
+    """
 
     @property
-    def n_picked(self) -> int:
-        """Replicates of single projections, which cannot be added later."""
-        return max(self.n_replicates, enough_replicates(self.n_groups * self.n_rows))
+    def plan(self) -> Plan: ...
+
+    @property
+    def pit(self) -> ProjectedPIT: ...
+
+    @property
+    def sums(self) -> list[UnitSums]: ...
+
+    @property
+    def spread(self) -> Tensor: ...
+
+    def picked(self, part: PreRankPIT, spread: Tensor, n_replicates: int) -> Replicates | None:
+        """Statistics of the data (row 0) and of replicates in which other points of one pre-rank are the observations."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Cases that are tested together: their PITs, places among all, numbers of blocks and shares of the weight, (n,).
+
+    One that holds all cases is the evidence of a test. `tally` is what one of several adds to it.
+    """
+
+    plan: Plan
+    pit: ProjectedPIT
+    places: Tensor
+    blocks: Tensor | None = None
+    shares: Tensor | None = None
+
+    @cached_property
+    def sums(self) -> list[UnitSums]:
+        """Sums over the cases of each unit."""
+        return sign_sums(self.pit, self.places, self.plan.setting, self.blocks, self.shares)
+
+    @property
+    def spread(self) -> Tensor:
+        """The standard deviation of a calibrated curve, as far as it is known."""
+        return calibrated_spread(self.pit, self.plan.setting, self.shares)
+
+    def picked(self, part: PreRankPIT, spread: Tensor, n_replicates: int) -> Replicates | None:
+        """Statistics of the data and of picked points."""
+        setting, own = self.plan.setting, self.pit.of(part.prerank)
+        return picked_replicates(
+            own, setting.levels, self.shares, spread, n_replicates, self.plan.exponent, setting.seed
+        )
+
+    def tally(self) -> "Tally":
+        """What these cases add to a test of more, PITs with exchangeable points."""
+        pit, setting = self.pit, self.plan.setting
+        chosen = (self.places % sampled(setting.n_cases).step == 0).nonzero()[:, 0]
+        singles = [part for part in pit.parts if len(part.names) == 1 or setting.is_small(FEWEST_SIGNS)]
+        return Tally(
+            ((self.places, _observations(pit)),),
+            ((self.places[chosen], pit.select(chosen)),) if len(chosen) else (),
+            at_levels(self.sums, len(pit.names)),
+            {} if self.blocks is not None else {part.prerank: self._picked_sums(part) for part in singles},
+            expected_squares(pit, setting, self.shares)[0],
+        )
+
+    def _picked_sums(self, part: PreRankPIT) -> Tensor:
+        """Curves of the data and of picked points, summed over these cases, (B + 1, J, k): as many as may be asked for."""
+        setting = self.plan.setting
+        points = points_of(self.pit.of(part.prerank), setting.levels, self.shares)
+        first = points.first_rows()
+        rows = picked_rows(points, case_keys(setting.seed, self.pit.case_ids, "exchange"))
+        n_replicates = max(self.plan.n_replicates, self.plan.n_enough(len(self.pit.parts)))
+        sums = points.sums(lambda start, stop: first[None], 1), points.sums(rows, n_replicates)
+        return torch.cat(sums)[:, 0]
 
 
 class Tally(NamedTuple):
@@ -84,31 +193,6 @@ def refuse_other_projections(one: PreRankPIT, other: PreRankPIT) -> None:
         )
 
 
-def tally(
-    pit: ProjectedPIT, places: Tensor, chunking: Chunking, blocks: Tensor | None = None, shares: Tensor | None = None
-) -> Tally:
-    """The tally of PITs with exchangeable points, (n, K); `blocks` (n,) are numbers, `shares` (n,) weights of the whole."""
-    setting = chunking.setting
-    chosen = (places % sampled(setting.n_cases).step == 0).nonzero()[:, 0]
-    singles = [part for part in pit.parts if len(part.names) == 1 or setting.is_small(FEWEST_SIGNS)]
-    return Tally(
-        ((places, _observations(pit)),),
-        ((places[chosen], pit.select(chosen)),) if len(chosen) else (),
-        at_levels(sign_sums(pit, places, setting, blocks, shares), len(pit.names)),
-        {} if blocks is not None else {part.prerank: _picked_sums(part, pit, chunking, shares) for part in singles},
-        _squares(pit, shares, setting),
-    )
-
-
-def _picked_sums(part: PreRankPIT, pit: ProjectedPIT, chunking: Chunking, shares: Tensor | None) -> Tensor:
-    setting = chunking.setting
-    points = points_of(pit.of(part.prerank), setting.levels, shares)
-    first = points.first_rows()
-    rows = picked_rows(points, case_keys(setting.seed, pit.case_ids, "exchange"))
-    sums = points.sums(lambda start, stop: first[None], 1), points.sums(rows, chunking.n_picked)
-    return torch.cat(sums)[:, 0]
-
-
 def _observations(pit: ProjectedPIT) -> ProjectedPIT:
     """The PITs without the other points, as whole ranks where they are."""
     parts = []
@@ -121,48 +205,54 @@ def _observations(pit: ProjectedPIT) -> ProjectedPIT:
     return ProjectedPIT(tuple(parts), pit.case_ids)
 
 
-def _squares(pit: ProjectedPIT, shares: Tensor | None, setting: Setting) -> Tensor:
-    """Squared contributions of picked points summed over the cases, with squared shares, (J, K)."""
-    shares = setting.levels.new_full((pit.n_cases,), 1.0 / setting.n_cases) if shares is None else shares
-    return points_of(pit, setting.levels).moments(shares.square(), 2)[0]
-
-
 class Accumulated:
     """The sum of tallies of all cases; what is kept of single cases is put where it belongs as it comes."""
 
-    def __init__(self, chunking: Chunking, case_ids: Tensor) -> None:
-        self.chunking, self.case_ids = chunking, case_ids
+    def __init__(self, plan: Plan, case_ids: Tensor) -> None:
+        self.plan, self.case_ids = plan, case_ids
         self.parts: list[_Part] = []
         self.total: Tally | None = None
 
     def add(self, more: Tally) -> None:
         """Add what some cases add."""
         for places, pit in more.observations:
-            self.parts = self.parts or [_Part(part, self.chunking.setting.n_cases) for part in pit.parts]
+            self.parts = self.parts or [_Part(part, self.plan.setting.n_cases) for part in pit.parts]
             for whole, part in zip(self.parts, pit.parts, strict=True):
                 whole.add(places, part)
         more = more._replace(observations=())
         self.total = more if self.total is None else self.total.joined(more)
 
-    def result(self, exponent: float) -> tuple[ProjectedPIT, PCETest]:
-        """The PITs of all observations, and the test."""
-        chunking, setting, total = self.chunking, self.chunking.setting, self.total
-        assert total is not None
-        sample = self._sample(total.samples)
+    @cached_property
+    def pit(self) -> ProjectedPIT:
+        """The PITs of all observations."""
+        sample = self._sample(self._whole.samples)
         parts = tuple(part.part(own) for part, own in zip(self.parts, sample.parts, strict=True))
-        pit = ProjectedPIT(parts, self.case_ids)
-        spread = calibrated_spread(pit, setting, None)
-        spread = torch.where(spread.isnan(), spread_from(total.squares, setting), spread)
-        every = torch.arange(len(pit.names))
-        signs = signs_of(pit, [UnitSums(every, total.signs)], setting, spread)
+        return ProjectedPIT(parts, self.case_ids)
 
-        def picked(columns: slice, part: PreRankPIT, count: int) -> Replicates | None:
-            sums = total.picked[part.prerank][: count + 1]
-            curves = sums / (1.0 if setting.weighted else float(setting.n_cases))
-            found = statistics(curves, setting.levels, exponent, spread[0, :, columns])
-            return Replicates(*(one[:, None] for one in found))
+    @property
+    def sums(self) -> list[UnitSums]:
+        """Sums over the cases of each unit."""
+        return [UnitSums(torch.arange(len(self.pit.names)), self._whole.signs)]
 
-        return pit, assembled(pit, signs, picked, setting, chunking.n_replicates, exponent, chunking.n_groups)
+    @property
+    def spread(self) -> Tensor:
+        """The standard deviation of a calibrated curve."""
+        setting = self.plan.setting
+        known = calibrated_spread(self.pit, setting, None)
+        return torch.where(known.isnan(), spread_from(self._whole.squares, setting), known)
+
+    def picked(self, part: PreRankPIT, spread: Tensor, n_replicates: int) -> Replicates:
+        """Statistics of the data and of picked points."""
+        setting = self.plan.setting
+        sums = self._whole.picked[part.prerank][: n_replicates + 1]
+        curves = sums / (1.0 if setting.weighted else float(setting.n_cases))
+        found = statistics(curves, setting.levels, self.plan.exponent, spread[0])
+        return Replicates(*(one[:, None] for one in found))
+
+    @property
+    def _whole(self) -> Tally:
+        assert self.total is not None
+        return self.total
 
     def _sample(self, samples: tuple[tuple[Tensor, ProjectedPIT], ...]) -> ProjectedPIT:
         """The sampled cases in the order of all, with as many points as any of them has."""

@@ -12,9 +12,9 @@ from prerank.arrays.labels import is_pandas, label_text
 from prerank.calibration import LEVEL, PCETest, ProjectedPIT, hidden_error, pce_test
 from prerank.calibration.checks import require_exponent, require_whole
 from prerank.calibration.confidence import FEWEST_BLOCKS
-from prerank.calibration.testing import MOST_GROUPS
+from prerank.calibration.evidence import MOST_GROUPS
 from prerank.diagnosis.data_warnings import about_data
-from prerank.diagnosis.execution import Asked, Source, prepare, source_of
+from prerank.diagnosis.execution import Asked, Source, pits_and_test, prepare, source_of
 from prerank.diagnosis.groups import GroupedCheck, crossed_labels, grouped
 from prerank.diagnosis.reproduce import call_of
 from prerank.diagnosis.result import Check, tables
@@ -177,7 +177,7 @@ def check_of(source: Source, asked: Asked, rows: Tensor | None, notes: list[str]
             raise ValueError(
                 f"all {len(weights)} case_weights are zero; give one of them a positive weight, or leave the group out"
             )
-    pit, test = source.test(rows, labels, weights, n_groups)
+    pit, test = pits_and_test(source, rows, labels, weights, n_groups)
     if not pit.exact:
         notes.append(f"PITs: {pit.method}")
     if source.cases.observation_weights is not None:
