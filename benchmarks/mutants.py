@@ -67,6 +67,9 @@ CORE = (
     "datasets/splitting.py",
     "datasets/cleaning.py",
     "_parallel",
+    "diagnosis/plane.py",
+    "diagnosis/recommendation.py",
+    "plotting/plane.py",
 )
 TESTS = {
     "calibration": ("tests/calibration", "tests/diagnosis", "tests/test_bad_inputs.py"),
@@ -78,6 +81,8 @@ TESTS = {
     "training": ("tests/training", "tests/test_bad_inputs.py"),
     "datasets": ("tests/data", "tests/test_bad_inputs.py"),
     "_parallel": ("tests/test_parallel.py",),
+    "diagnosis": ("tests/diagnosis", "tests/test_bad_inputs.py"),
+    "plotting": ("tests/diagnosis", "tests/plotting"),
 }
 COPIED = ("src", "tests", "benchmarks", "docs", "README.md", "pyproject.toml")
 # Seconds of tests that a mutant meets, and those that a survivor meets after them: leaving out the slowest can only make the

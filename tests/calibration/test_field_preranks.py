@@ -58,9 +58,28 @@ def members(n_cases=40, n_members=9, n_targets=4, seed=0):
 def test_every_prerank_is_a_value(prerank):
     with pytest.raises(dataclasses.FrozenInstanceError):
         prerank.name = "another"
-    if not isinstance(prerank, ReferenceDistance | Variogram):  # which may hold arrays
-        assert prerank == dataclasses.replace(prerank)
-        assert hash(prerank) == hash(dataclasses.replace(prerank))
+    assert prerank == dataclasses.replace(prerank)
+    assert hash(prerank) == hash(dataclasses.replace(prerank))
+    assert prerank != dataclasses.replace(prerank, name="another")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: Variogram(weights=x),
+        lambda x: ReferenceDistance(x),
+        lambda x: Custom(math.dist, per_case=x),
+    ],
+)
+def test_preranks_that_hold_arrays_are_equal_if_their_numbers_are(make):
+    numbers = uniform(3, 3, seed=1)
+    other = numbers.clone()
+    other[2, 1] += 1e-9
+    assert make(numbers) == make(numbers.numpy().copy())
+    assert hash(make(numbers)) == hash(make(numbers.clone()))
+    assert make(numbers) != make(other)
+    assert hash(make(numbers)) != hash(make(other))
+    assert make(numbers) != numbers.numpy().tobytes()
 
 
 # -- definitions

@@ -13,13 +13,15 @@ from prerank.arrays import as_tensor
 from prerank.forecasts import Forecast
 from prerank.preranks.columns import by_columns, variance_of_columns
 from prerank.preranks.projection import PointwiseProjection
+from prerank.preranks.selection import ComparedByContent
+from prerank.preranks.table1 import PreRank
 from prerank.preranks.view import View, view_of
 
 Lag = int | tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Variogram:
+class Variogram(ComparedByContent, PreRank):
     r"""Minus a weighted variogram over the variance, $\rho(y) = -\frac{1}{2 s_y^2} \sum_{i<j} w_{ij} |y_i - y_j|^p$.
 
     `Dependency` for pairs of your own: several lags, lags on a grid, weights. The weights come from one of three
@@ -78,18 +80,6 @@ class Variogram:
             object.__setattr__(self, "weights", _pair_weights(self.name, self.weights))
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         n_targets = view_of(view).n_targets
         if n_targets == 1:
             raise ValueError(f"{self.name}: one target has no pairs; use Marginal()")
@@ -141,7 +131,7 @@ class Variogram:
 
 
 @dataclass(frozen=True)
-class Isotropy:
+class Isotropy(PreRank):
     r"""How alike a field varies along its rows and along its columns, $\rho(y) = -\sum_h \frac{(g_1 - g_2)^2}{v_1 + v_2}$.
 
     $g_1$ and $g_2$ are half the mean of $|y_i - y_j|^p$ over pairs h columns and h rows apart, and $v = 2 g^2 / n$ with n
@@ -186,18 +176,6 @@ class Isotropy:
             raise ValueError(f"{self.name}: exponent={self.exponent}; a power of differences is positive and finite")
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         n_targets = view_of(view).n_targets
         require_grid(self.name, self.shape, n_targets)
         rows, columns = self.shape
