@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prerank._wording import counted
 from prerank.calibration import LEVEL, PCETest, ProjectedPIT, describe_shape, histogram_measures
-from prerank.calibration.confidence import pce_intervals_of_groups
+from prerank.calibration.confidence import pce_intervals
 from prerank.calibration.null import in_quadrature
 from prerank.calibration.power import NEARLY_BLIND
 from prerank.calibration.projected_pits import PreRankPIT
@@ -219,14 +219,14 @@ def tables(
     rows, projections, start = [], [], 0
     limits = None
     if case_weights is None:  # neither is defined for weighted cases: better none than a wrong one
-        limits = pce_intervals_of_groups(pit, test.replicates, blocks)
+        _, *limits = pce_intervals(pit, test.replicates, blocks)
     for g, part in enumerate(pit.parts):
         columns = slice(start, start + len(part.names))
         start = columns.stop
         low, high = float("nan"), float("nan")
         corrected = torch.full_like(test.projection_expected_pce[columns], torch.nan)
         if limits is not None:
-            _, low, high = limits[g]
+            low, high = (float(limit[g]) for limit in limits)
             if pit.n_cases > 1:
                 corrected = in_quadrature(test.projection_pce[columns], test.projection_expected_pce[columns])
         adjusted = float(test.adjusted_p_value[g])
