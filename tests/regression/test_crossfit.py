@@ -19,8 +19,7 @@ from prerank import Ensemble, GaussianMixture, Location, Recalibrator
 from prerank.recalibration import Affine
 from prerank.regression import CalibratedRegressorCV, MixtureRegressor
 from prerank.regression.cv_plans import Fold, held_out, single
-from prerank.regression.fold_models import Job, fitted_models
-from prerank.regression.simultaneous_fits import Rows, _filled, fit_together
+from prerank.regression.fold_models import Job, Rows, _filled, fit_together, fitted_models
 from prerank.training import FitOptions, Run, TrainingSet, fit
 
 QUICK: dict[str, Any] = {"n_components": 2, "hidden": (8,), "learning_rate": 0.03, "max_epochs": 4, "random_state": 0}

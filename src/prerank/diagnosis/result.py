@@ -109,7 +109,7 @@ class Check(Decision):
         """The table as a DataFrame (a copy).
 
         With `n_bins` it also has the reliability index and the entropy of rank histograms with so many bins, the mean
-        over the projections of each pre-rank: see `prerank.calibration.histogram_measures`.
+        over the projections of each pre-rank: see `prerank.calibration.histogram_shapes`.
         """
         table = self.table.copy()
         if n_bins is not None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.arrays.conversion import as_observations, described, is_forecast
-from prerank.arrays.labels import Axes, Labels, is_xarray, labels_of, orient_dimensions, positions
+from prerank.arrays.labels import Axes, Labels, is_xarray, labels_of, orient_dimensions, positions, target_names
 from prerank.arrays.precision import Precisions, precision_of
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws, select_cases
 from prerank.forecasts.batching import CannotBeCut
@@ -24,11 +24,9 @@ from prerank.inputs.checks import (
 )
 from prerank.inputs.layout import in_layout, refuse_idle_axes, refuse_other_layouts, refuse_swapped
 from prerank.inputs.lazy_members import LazyMembers, is_lazy, survey_in_chunks
-from prerank.inputs.missing import cases_with_members, observed_cases, without_gaps
 from prerank.inputs.per_case import CaseIndex
 from prerank.inputs.rescaling import Magnitudes, Units, chosen_units
-from prerank.inputs.survey import Survey, survey
-from prerank.inputs.target_names import target_names
+from prerank.inputs.survey import Survey, cases_with_members, observed_cases, survey, without_gaps
 
 
 @dataclass(frozen=True, eq=False)

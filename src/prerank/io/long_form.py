@@ -189,7 +189,7 @@ def from_long(
 
 def as_frame(table: Any, what: str) -> pd.DataFrame:
     """A table as a data frame, whichever library it is from."""
-    from prerank.arrays.arrow import from_arrow  # its package loads torch
+    from prerank.arrays.conversion import from_arrow  # its package loads torch
 
     found = from_arrow(table)
     if not isinstance(found, pd.DataFrame):

@@ -22,13 +22,11 @@ from prerank.forecasts import GaussianMixture
 from prerank.preranks import PreRank, needs_of
 from prerank.regression.delegation import by_the_calibrated
 from prerank.regression.dequantising import N_DRAWS
-from prerank.regression.fitting import Chosen, Task, train, what_to_know
+from prerank.regression.fitting import Chosen, Task, train, what_to_know, with_tail
 from prerank.regression.persistence import read_model, write_model
 from prerank.regression.predictions import predict_quantiles, require_numbers
-from prerank.regression.preparation import names_of, prepare, row_mask
+from prerank.regression.preparation import in_target_units, names_of, prepare, row_mask
 from prerank.regression.settings import PAPER, fit_options, require_device, require_strengths
-from prerank.regression.tails import with_tail
-from prerank.regression.units import in_target_units
 from prerank.training import Bar, FitOptions, PreRankPenalty, Silent
 from prerank.training.fleet import forecast_of
 from prerank.training.penalty import listed
