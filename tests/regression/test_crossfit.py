@@ -282,7 +282,7 @@ def test_few_rows_are_left_uncorrected_and_the_user_is_told() -> None:
         ({"cv": 1}, {}, "cv=1"),
         ({"cv": 2, "ensemble": True}, {}, "at least three folds"),
         ({"cv": ShuffleSplit(4, random_state=0)}, {}, "more than once"),
-        ({}, {"sample_weight": np.zeros(40)}, "at least one non-zero number"),
+        ({}, {"sample_weight": np.zeros(40)}, "sample_weight are zero; at least one must be positive"),
         ({}, {"sample_weight": -np.ones(40)}, "[Nn]egative"),
         ({}, {"groups": np.zeros(39)}, "inconsistent numbers of samples"),
         ({"estimator": StandardScaler()}, {}, "StandardScaler has no predict_distribution"),

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -68,13 +67,6 @@ class PreparedRows(NamedTuple):
     y_scaler: Standardiser
     features: FeatureRange
     dequantiser: Dequantiser
-
-
-def names_of(y: Any) -> list[str] | None:
-    """The names of the targets, where they have some."""
-    if isinstance(y, pd.DataFrame):
-        return [str(name) for name in y.columns]
-    return [str(y.name)] if isinstance(y, pd.Series) and y.name is not None else None
 
 
 def prepare(
@@ -172,16 +164,6 @@ def _standardiser(values: Array, weights: Array | None, name: str) -> Standardis
             "divide by; rescale it."
         )
     return Standardiser(np.where(constant, values[0], mean), np.where(constant, 1.0, scale))
-
-
-def row_mask(values: Any, n_rows: int) -> NDArray[np.bool_]:
-    """`validation_rows` as a mask (N,)."""
-    mask = np.asarray(values)
-    if mask.dtype != bool or mask.shape != (n_rows,):
-        raise ValueError(
-            f"validation_rows has shape {mask.shape} and type {mask.dtype}; it is a mask of True and False, ({n_rows},)"
-        )
-    return mask
 
 
 def in_target_units(law: GaussianMixture, scaler: Standardiser) -> GaussianMixture:
