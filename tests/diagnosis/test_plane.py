@@ -12,7 +12,7 @@ from prerank.diagnosis.plane import plane_histogram
 from prerank.plotting import new_figure
 from prerank.plotting.panels import PlaneHistogram
 from prerank.plotting.plane import plane_panel
-from prerank.plotting.style import BLUE, ORANGE
+from prerank.plotting.style import BLUE, INK, ORANGE
 
 
 def correlated(n_cases, n_members, rho, seed):
@@ -122,8 +122,15 @@ def test_colours_go_from_a_third_of_the_expected_number_to_three_times_as_many()
     assert white == pytest.approx((1, 1, 1, 1), abs=0.01)
     assert blue == pytest.approx(to_rgba(BLUE), abs=0.01)
     assert orange == pytest.approx(to_rgba(ORANGE), abs=0.01)
+    assert [text.get_color() for text in axes.texts] == [INK, "white", "white", "white"]
     (half,) = drawn([[10, 3**0.5 * 10], [10, 10]], [[10, 10], [10, 10]]).collections
     assert half.get_array()[1, 0] == pytest.approx(0.5)
+    assert [text.get_color() for text in drawn([[10, 21], [21.9, 10]], [[10, 10], [10, 10]]).texts] == [
+        INK,
+        INK,
+        "white",
+        INK,
+    ]
 
 
 def test_an_empty_cell_is_the_bluest_and_one_that_nobody_expected_has_a_colour():
