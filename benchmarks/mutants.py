@@ -13,8 +13,8 @@ a decorator, which are most of the public ones here.
 
 Left alone is what no test on a CPU could tell: message texts and annotations; branches for a GPU, and functions that
 only such branches call; the size of a piece where work is cut into pieces (the last arguments of `chunks`, `blocks`,
-`at_once`, `over_cases`, `by_columns`, and those of `lru_cache`), which costs time and memory and changes no number; and what is
-assigned to names that only these places read.
+`at_once`, `over_cases`, `by_columns`, and those of `lru_cache`), which costs time and memory and changes no number; and
+what is assigned to names that only these places read.
 
 A place in the code is sampled first, then one fault there; strata are modules, in proportion to their places. Tests
 run once under coverage; a mutant meets those tests of its package's folders that execute its statement, the fastest
