@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from prerank._wording import counted
-from prerank.calibration import LEVEL, PCETest, ProjectedPIT, describe_shape, histogram_measures
+from prerank.calibration import PCETest, ProjectedPIT, describe_shape, histogram_measures
 from prerank.calibration.confidence import pce_intervals
+from prerank.calibration.evidence import LEVEL
 from prerank.calibration.null import in_quadrature
 from prerank.calibration.power import NEARLY_BLIND
 from prerank.calibration.projected_pits import PreRankPIT
