@@ -17,10 +17,10 @@ from prerank.forecasts.batching import CannotBeCut
 from prerank.forecasts.sampling import require_vector_distribution
 from prerank.inputs.checks import (
     require_fitting,
-    require_members,
     require_observations,
     require_parameters,
     require_some,
+    require_sound,
 )
 from prerank.inputs.layout import in_layout, refuse_idle_axes, refuse_other_layouts, refuse_swapped
 from prerank.inputs.lazy_members import LazyMembers, is_lazy, survey_in_chunks
@@ -409,8 +409,7 @@ class Cases:
         """
         y, forecast = self.observed(), self.law
         require_fitting(y, forecast)
-        if isinstance(forecast, Ensemble):
-            require_members(forecast)
+        require_sound(forecast)
         require_observations(y)
         return self
 

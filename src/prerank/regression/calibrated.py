@@ -216,7 +216,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """
         forecast = self.predict_distribution(X)
         mean = forecast.mean.cpu().numpy()
-        if cells_of(self) is not None and not isinstance(forecast, Ensemble):
+        if cells_of(self, forecast) is not None:
             mean = drawn_values(self, forecast, _FOR_THE_MEAN, 0, _identifiers(X)).mean(1)
         if self.target_names_ is not None:
             return pd.DataFrame(mean, index=getattr(X, "index", None), columns=self.target_names_)

@@ -87,8 +87,10 @@ def as_forecast(estimator: Any, y: Any) -> Any:
     return own.dequantised(y) if hasattr(own, "dequantised") else y
 
 
-def cells_of(estimator: Any) -> Any:
-    """What spreads targets with atoms over their cells and brings them back, if a fitted estimator has such targets."""
+def cells_of(estimator: Any, forecast: Forecast) -> Any:
+    """What spreads targets with atoms over their cells and brings them back, if a distribution is of such targets."""
+    if isinstance(forecast, Ensemble):
+        return None
     own = inmost(estimator)
     own = getattr(own, "calibrated_", own)
     models = getattr(own, "models_", None)
@@ -98,11 +100,11 @@ def cells_of(estimator: Any) -> Any:
 
 @single_threaded()
 def drawn_values(
-    estimator: Any, forecast: Distribution, n_draws: int, seed: int, case_ids: Tensor | None = None
+    estimator: Any, forecast: Forecast, n_draws: int, seed: int, case_ids: Tensor | None = None
 ) -> np.ndarray:
     """Equally weighted draws (N, M, D) of an estimator's forecast; targets with atoms have values of theirs."""
     drawn = equally_weighted_draws(forecast, n_draws, seed, case_ids=case_ids).members.cpu().numpy()
-    cells = cells_of(estimator)
+    cells = cells_of(estimator, forecast)
     return drawn if cells is None else cells.snapped(drawn)
 
 
@@ -167,7 +169,7 @@ def predict_quantiles(
     """
     forecast = predict_distribution(estimator, X)
     wanted = checked_levels(levels)
-    cells = None if isinstance(forecast, Ensemble) else cells_of(estimator)
+    cells = cells_of(estimator, forecast)
     if isinstance(forecast, GaussianMixture):
         found = marginal_quantiles(forecast, wanted).cpu().numpy()
     else:

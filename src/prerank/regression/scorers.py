@@ -60,8 +60,8 @@ class LogLikelihood:
             The score.
         """
         forecast, observed, weights = _judged(estimator, X, y, sample_weight)
-        cells = cells_of(estimator)
-        if cells is None or isinstance(forecast, Ensemble):
+        cells = cells_of(estimator, forecast)
+        if cells is None:
             return _mean(-nll(observed, forecast), weights)  # type: ignore[arg-type]
         return _mean(cells.log_likelihood(observed_for(y, forecast).cpu().numpy(), forecast), weights)
 
