@@ -436,6 +436,15 @@ def test_what_cannot_be_trained_with_is_refused(prerank):
         PreRankPenalty((Location(), prerank))
 
 
+@pytest.mark.parametrize("prerank", FIELD, ids=lambda p: p.name)
+def test_what_a_prerank_says_of_training_is_so(prerank):
+    said = " ".join(type(prerank).__doc__.split())
+    assert ("It can be trained with" in said) == getattr(prerank, "trainable", True)
+    assert ("othing can be trained with it" in said or "no gradient to train with" in said) != (
+        "It can be trained with" in said
+    )
+
+
 # -- something of each case, and units
 
 
