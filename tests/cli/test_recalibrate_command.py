@@ -255,7 +255,7 @@ def test_still_miscalibrated_is_status_1_if_asked_for(found, tmp_path):
         (["--out", "out.npz", "--share", "0.001"], ["leaves none to fit on"]),
         (["--out", "out.npz", "--share", "0.05"], ["too few for 5-fold cross-validation"]),
         (["--out", "out.npz", "--apply-observations", "past.npz"], ["--apply-observations belongs to --apply"]),
-        (["--out", "out.npz", "--load", "past.npz"], ["cannot be read as a saved model"]),
+        (["--out", "out.npz", "--load", "past.npz"], ["cannot be read as a saved Recalibrator"]),
         (["--out", "out.npz", "--load", "x", "--save", "y"], ["--load fits nothing", "leave out --save"]),
         (
             ["--out", "out.npz", "--apply", "other.npz"],

@@ -170,10 +170,14 @@ def calibrated_spread(pit: ProjectedPIT, setting: Setting, shares: Tensor | None
             continue
         spread[..., columns] = torch.nan
         if part.points is not None:
-            factor = setting.levels.new_full((pit.n_cases,), 1 / pit.n_cases) if shares is None else shares
-            squares = points_of(pit.of(part.prerank), setting.levels).moments(factor.square(), 2)
-            spread[..., columns] = spread_from(squares, setting)
+            spread[..., columns] = spread_from(expected_squares(pit.of(part.prerank), setting, shares), setting)
     return spread
+
+
+def expected_squares(pit: ProjectedPIT, setting: Setting, shares: Tensor | None) -> Tensor:
+    """Squared contributions of picked points summed over some cases, with squared shares, (S, J, K)."""
+    factor = setting.levels.new_full((pit.n_cases,), 1 / setting.n_cases) if shares is None else shares
+    return points_of(pit, setting.levels).moments(factor.square(), 2)
 
 
 def has_known_spread(part: PreRankPIT, pit: ProjectedPIT) -> bool:

@@ -10,9 +10,8 @@ from torch import Tensor
 from prerank._parallel import granted_threads, threads_inside
 from prerank._reproducible_math import total
 from prerank.training.batches import Batches, TrainingSet
-from prerank.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from prerank.training.checkpoint import Checkpoint, fingerprint, load_checkpoint, save_checkpoint
 from prerank.training.cuda_graph import Captured, Plain, is_capturable
-from prerank.training.fingerprint import fingerprint
 from prerank.training.fitted import FittedFleet, fitted_fleet
 from prerank.training.fleet import (
     Architecture,
