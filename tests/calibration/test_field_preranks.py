@@ -122,6 +122,15 @@ def test_trees_are_those_of_kruskal(n_points, n_targets):
             assert float(added[case, k]) == pytest.approx(2 * whole - larger)
 
 
+def test_trees_leave_the_distances_as_they_were():
+    distance = torch.cdist(normal(2, 6, 2, seed=1), normal(2, 6, 2, seed=1))
+    kept = distance.clone()
+    tree_of(distance)
+    lengths_without_each(distance)
+    lengths_after_insertion(distance, distance)
+    assert torch.equal(distance, kept)
+
+
 def test_points_of_a_pool_and_others_are_told_apart_one_by_one():
     pool, others = normal(2, 7, 2, seed=3), normal(2, 2, 2, seed=4)
     mixed = torch.cat([others, pool[:, 2:4]], 1)
@@ -184,7 +193,8 @@ def test_for_two_targets_on_a_line_lags_are_the_papers():
     points = torch.cat([y[:, None], x], 1)
     for lag in (1, 2, 3):
         expected = Dependency(lag).given(Ensemble(points))(points)
-        torch.testing.assert_close(Variogram(lags=lag).given(Ensemble(points))(points), expected)
+        found = Variogram(lags=lag).given(Ensemble(points))(points)
+        torch.testing.assert_close(found, expected, rtol=1e-13, atol=0.0)
     both = Variogram(lags=(1, 2)).given(Ensemble(points))(points)
     one, two = (Dependency(lag).given(Ensemble(points))(points) for lag in (1, 2))
     torch.testing.assert_close(both, one + two)
@@ -434,6 +444,15 @@ def test_a_step_down_the_penalty_lowers_it(prerank):
 def test_what_cannot_be_trained_with_is_refused(prerank):
     with pytest.raises(ValueError, match=f"{prerank.name} cannot be trained with.*check with it"):
         PreRankPenalty((Location(), prerank))
+
+
+@pytest.mark.parametrize("prerank", FIELD, ids=lambda p: p.name)
+def test_what_a_prerank_says_of_training_is_so(prerank):
+    said = " ".join(type(prerank).__doc__.split())
+    assert ("It can be trained with" in said) == getattr(prerank, "trainable", True)
+    assert ("othing can be trained with it" in said or "no gradient to train with" in said) != (
+        "It can be trained with" in said
+    )
 
 
 # -- something of each case, and units

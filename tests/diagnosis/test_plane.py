@@ -109,6 +109,10 @@ def test_a_cell_is_drawn_where_its_ranks_are_with_its_numbers():
     assert said[0.75, 0.75].get_text() == "4\n(8)"
     assert [text.get_fontweight() for text in axes.texts] == ["normal", "bold", "normal", "normal"]
     assert {text.get_horizontalalignment() for text in axes.texts} == {"center"}
+    assert {text.get_verticalalignment() for text in axes.texts} == {"center"}
+    (mesh,) = axes.collections
+    assert min(mesh.get_linewidths()) > 0  # white lines between the cells
+    assert mesh.get_edgecolors().tolist() == [[1.0, 1.0, 1.0, 1.0]]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("rank of first", "rank of second")
     assert axes.get_aspect() == 1
     assert axes.get_xlim() == axes.get_ylim() == (0.0, 1.0)

@@ -25,7 +25,7 @@ class EnergyScore(PreRank):
     would be no fair pool: each has a distance of zero to itself, which the observation has not. The second sum is the same
     for all points of a case; for a distribution 100 of the draws give it. Large means outlying. Sees bias, too narrow and
     too wide forecasts, as outlyingness. Blind to direction, and nearly blind to wrong dependence in many targets. Targets
-    need comparable units.
+    need comparable units. It can be trained with.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Mahalanobis(PreRank):
     Blind to direction, and to shapes that mean and covariance do not show.
 
     With D or fewer members all points of a case are equally far from their mean and every rank ties; the result's note says
-    so. `shrinkage` towards uncorrelated targets helps.
+    so. `shrinkage` towards uncorrelated targets helps. It can be trained with; no gradient passes through the covariance.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ class Maximum(PreRank):
 
     Large means that some target is high. Sees how high the highest target gets, so bias and spread at the upper end, and
     dependence: independent targets have a higher maximum than dependent ones. Blind to everything below it. Targets need a
-    common unit.
+    common unit. It can be trained with.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Minimum(PreRank):
     r"""The smallest target, $\rho(y) = \min_d y_d$: droughts, the coldest hour, the weakest link.
 
     Large means that no target is low. Sees how low the lowest target gets, and dependence, as `Maximum` does at the other
-    end. Blind to everything above it. Targets need a common unit.
+    end. Blind to everything above it. Targets need a common unit. It can be trained with.
 
     Parameters
     ----------
@@ -77,7 +77,8 @@ class Range(PreRank):
     r"""The largest target minus the smallest, $\rho(y) = \max_d y_d - \min_d y_d$.
 
     Large means that the targets lie far apart. Sees what `Scale` sees, by the two outermost targets alone, so outliers more
-    and the others not at all. Blind to a bias common to all targets and to their order. Targets need a common unit.
+    and the others not at all. Blind to a bias common to all targets and to their order. Targets need a common unit. It can
+    be trained with.
 
     Parameters
     ----------

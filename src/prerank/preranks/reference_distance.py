@@ -25,7 +25,8 @@ class ReferenceDistance(ComparedByContent, PreRank):
     outcome is from there. Blind to what happens around z on spheres. Targets need comparable units.
 
     Without `points` each case gets one at random in the smallest box around its pooled members and observation, or around
-    100 draws of a distribution, by the seed and the identifiers of the cases.
+    100 draws of a distribution, by the seed and the identifiers of the cases. It can be trained with these, or with one
+    point for all cases.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ class Sliced(PreRank):
     the same for all cases. If every linear function is calibrated, so is the joint law; a few at random see most errors
     a little, where `Marginal` and `Location` look along fixed ones and `PCA` along those of the forecast. Blind to
     errors at right angles to them, and to dependence beyond what these sums show. Targets need comparable units.
-    Linear, so closed form for mixtures.
+    Linear, so closed form for mixtures. It can be trained with.
 
     Parameters
     ----------

@@ -271,7 +271,8 @@ class Copula(PreRank):
 
     Sees dependence and joint bias at once: how often all targets are low together. Sees less in high dimensions, where
     almost no point lies below another in every target and ranks tie. The CDF is that of the members pooled
-    with the observation, or of `n_reference` independent draws of a distribution.
+    with the observation, or of `n_reference` independent draws of a distribution. Of an ensemble it is the share of points
+    that are at most as high in every target: the multivariate rank, or orthant rank.
 
     Parameters
     ----------
@@ -279,6 +280,11 @@ class Copula(PreRank):
         Draws of a distribution whose joint CDF is taken; unused for ensembles.
     name : str, default 'copula'
         What results call it.
+
+    References
+    ----------
+    Gneiting, Stanberry, Grimit, Held and Johnson (2008), Assessing probabilistic forecasts of multivariate quantities, with
+    an application to ensemble predictions of surface winds, TEST (the multivariate rank).
 
     Examples
     --------

@@ -29,7 +29,7 @@ class Variogram(ComparedByContent, PreRank):
     of one), or, by default, the inverse of the distance between targets. $s_y^2$ is the variance over targets, divisor
     D. Large means smooth: targets alike, dependence strong. Sees wrong correlation between these pairs, whatever level
     and, for p = 2, scale. Blind to common bias and, if standardised, to common spread. A vector whose entries are all
-    equal counts as perfectly smooth (0).
+    equal counts as perfectly smooth (0). It can be trained with.
 
     Parameters
     ----------
@@ -138,6 +138,7 @@ class Isotropy(PreRank):
     such pairs in their direction, as in R's MultivCalibration. Zero means isotropic, very negative anisotropic. Sees
     features, such as fronts, that are stretched where the forecast's are round, or the other way round. Blind to level,
     scale, and to the direction in which a field is stretched. A constant field counts as isotropic.
+    It can be trained with.
 
     Parameters
     ----------
