@@ -176,7 +176,9 @@ def main() -> None:
     parser.add_argument("--old", type=Path, nargs="*", default=[], help="other source trees, named by their folders")
     parser.add_argument("--part", choices=("use", "fit"), default="use")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--old-repeats", type=int, help="of other source trees, which may take long; as many by default")
+    parser.add_argument(
+        "--old-repeats", type=int, help="of other source trees, which may take long; as many by default"
+    )
     parser.add_argument("--targets", type=int, nargs="*", help="only these numbers of targets")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
