@@ -158,7 +158,7 @@ def without_mask(value: Any) -> Any:
     return _filled(value) if isinstance(value, np.ma.MaskedArray) else value
 
 
-def _filled(masked: np.ma.MaskedArray) -> np.ndarray:
+def _filled(masked: "np.ma.MaskedArray") -> np.ndarray:
     if masked.dtype.kind not in "fiub":
         return masked.data
     dtype = masked.dtype if masked.dtype.kind == "f" else np.dtype(np.float64)
