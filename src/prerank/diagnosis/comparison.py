@@ -2,16 +2,24 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from prerank._parameters import require_whole
+from prerank._wording import counted
 from prerank.arrays.conversion import is_forecast
 from prerank.diagnosis.checking import check
-from prerank.diagnosis.result import Check
+from prerank.diagnosis.result import LEVEL, Check
 from prerank.inputs import Cases
 from prerank.plotting import render
 from prerank.plotting.tables import bullets, p_text
 from prerank.preranks import PreRank
+from prerank.recalibration.time_split import in_order_of_time
 from prerank.scores import energy_score
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Comparison(NamedTuple):
@@ -120,6 +128,113 @@ def compare(
     for forecast in (before, after):
         named = None if is_forecast(forecast) and not isinstance(axes, Mapping) else axes
         results.append(check(y, forecast, preranks, axes=named, **options))
-        cases = Cases.of(y, forecast, named, joint=joint).of_one_model().complete().without_gaps()
+        cases = _scored(y, forecast, named, joint)
         scores.append(float(energy_score(cases.observed(), cases.law, n_draws=n_draws, seed=seed).mean()))
     return Comparison(results[0], results[1], scores[0], scores[1])
+
+
+def _scored(y: Any, forecast: Any, axes: Any, joint: Any) -> Cases:
+    """Cases with nothing missing, which scores take."""
+    return Cases.of(y, forecast, axes, joint=joint).of_one_model().complete().without_gaps()
+
+
+def compare_over_time(
+    y: Any,
+    before: Any,
+    after: Any,
+    times: Any,
+    preranks: Sequence[PreRank] | PreRank | None = None,
+    *,
+    n_periods: int = 12,
+    axes: Sequence[str] | Mapping[str, str] | None = None,
+    blocks: Any = None,
+    n_draws: int = 100,
+    n_replicates: int = 199,
+    seed: int = 0,
+) -> "pd.DataFrame":
+    """Calibration and scores of two forecasts of the same cases, period by period.
+
+    Whether a correction lasts, or errors that drift come back. Compare members with as many members or draws: energy
+    scores are fair to their number, the sampling error of a PCE is not.
+
+    Parameters
+    ----------
+    y : array_like, shape (n_cases, n_targets)
+        Observations.
+    before : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+        The forecast as it was.
+    after : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+        The corrected forecast of the same cases, such as `IssuedForecasts.ensemble()`.
+    times : array_like, shape (n_cases,)
+        When each case was: numbers, dates, or text with an order. Cases of one time stay together.
+    preranks : PreRank or sequence of PreRank, optional
+        The paper's by default.
+    n_periods : int, default 12
+        Periods of about as many cases each; fewer where there are fewer times.
+    axes : sequence or dict of str, optional
+        What the axes of arrays are, as for `check`.
+    blocks : array_like, shape (n_cases,), optional
+        Cases that depend on each other, as for `check`.
+    n_draws : int, default 100
+        Draws of a distribution.
+    n_replicates : int, default 199
+        Replicates of the tests.
+    seed : int, default 0
+        Of everything random.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each period: "first" and "last" time and "cases"; and of both forecasts, with "before" or "after" at the
+        end of the name, the mean "energy score" (fair for members), the mean over pre-ranks of "PCE over expected",
+        which is 1 on average for a calibrated forecast, and how many pre-ranks are "rejected" (adjusted for pre-ranks, not
+        for periods).
+
+    See Also
+    --------
+    prerank.plotting.recalibration.over_time_figure : draws it
+    prerank.recalibration.recalibrate_over_time : corrections as time goes on
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> truth = rng.normal(size=(300, 21, 2))
+    >>> drift = np.linspace(0, 2, 300)[:, None, None]
+    >>> found = compare_over_time(truth[:, 0], truth[:, 1:] - drift, truth[:, 1:], np.arange(300), n_periods=3)
+    >>> found[["first", "last", "cases"]].to_numpy().tolist()
+    [[0, 99, 100], [100, 199, 100], [200, 299, 100]]
+    >>> found["energy score before"].is_monotonic_increasing, bool((found["rejected before"] > 0).all())
+    (True, True)
+    """
+    import pandas as pd  # which loads slowly
+
+    numbers, names = in_order_of_time(times)
+    if len(numbers) != len(y):
+        raise ValueError(
+            f"times has {counted(len(numbers), 'value')} for {counted(len(y), 'case')}; give each case one"
+        )
+    so_far = np.cumsum(np.bincount(numbers))
+    middle = so_far - 0.5 * np.diff(so_far, prepend=0)
+    period = (middle * require_whole(n_periods, "n_periods") / so_far[-1]).astype(int)[numbers]
+    own = [numbers[period == each] for each in np.unique(period)]
+    found: dict[str, Any] = {
+        "first": [names[part.min()] for part in own],
+        "last": [names[part.max()] for part in own],
+        "cases": [len(part) for part in own],
+    }
+    scored, tables = {}, {}
+    for when, forecast in (("before", before), ("after", after)):
+        named = None if is_forecast(forecast) and not isinstance(axes, Mapping) else axes
+        options: dict[str, Any] = {"blocks": blocks, "n_draws": n_draws, "n_replicates": n_replicates, "seed": seed}
+        checks = check(y, forecast, preranks, axes=named, by=period, **options).checks
+        tables[when] = [one.table for one in checks.values()]
+        cases = _scored(y, forecast, named, None).along(by=period)
+        values = energy_score(cases.observed(), cases.law, n_draws=n_draws, seed=seed)
+        groups = cases.groups
+        assert groups is not None
+        scored[when] = [float(values[groups == place].mean()) for place in range(len(own))]
+    for when in tables:
+        found[f"energy score {when}"] = scored[when]
+        found[f"PCE over expected {when}"] = [float((one["PCE"] / one["expected PCE"]).mean()) for one in tables[when]]
+        found[f"rejected {when}"] = [int((one["adjusted p-value"] <= LEVEL).sum()) for one in tables[when]]
+    return pd.DataFrame(found)

@@ -1,6 +1,7 @@
 """What a recalibration is given: held-out cases to learn from, and forecasts of the same targets to correct."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -73,12 +74,23 @@ def held_out_cases(
         raise TypeError(
             f"y is {described(y)}, which is a forecast: the order is fit(forecast, y), the forecast in the place of X"
         )
-    cases = _checked(Cases.of(y, forecast, axes, joint=joint).of_one_model().complete(fewest=2).without_gaps())
-    observed = cases.observed()
-    require_sizes(observed, "y")
-    if len(observed) < at_least:
-        raise ValueError(f"{len(observed)} held-out cases; at least {at_least} are needed")
+    cases = usable(Cases.of(y, forecast, axes, joint=joint).of_one_model())
+    n_cases = len(cases.observed())
+    if n_cases < at_least:
+        raise ValueError(f"{n_cases} held-out cases; at least {at_least} are needed")
     return cases
+
+
+def usable(cases: Cases) -> Cases:
+    """Those of all cases that can be learnt from."""
+    cases = _checked(cases.complete(fewest=2).without_gaps())
+    require_sizes(cases.observed(), "y")
+    return cases
+
+
+def correctable(cases: Cases) -> Cases:
+    """Those of all cases that can be corrected, without their observations."""
+    return _checked(replace(cases, y=None, notes=()).complete().without_gaps())
 
 
 def to_correct(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from prerank._parallel import single_threaded
 from prerank._parameters import require_whole
+from prerank._progress import shown_if_slow
 from prerank._wording import counted
 from prerank.arrays.conversion import described
 from prerank.arrays.labels import Axes
@@ -108,7 +109,11 @@ class Recalibrator(BaseEstimator):
         is not (cases, members, targets), and `joint` the dimensions of targets of xarray objects, as for `check`; what is
         missing, and what has labels, is treated as there, too.
         """
-        cases = held_out_cases(forecast, y, axes, joint=joint).along(case_weights=case_weights)
+        return self._learn(held_out_cases(forecast, y, axes, joint=joint), features, case_weights, blocks)
+
+    def _learn(self, cases: Cases, features: Any, case_weights: Any, blocks: Any) -> Self:
+        """`fit` on cases that have come through the door; what belongs to a case is that of all cases that were given."""
+        cases = cases.along(case_weights=case_weights)
         forecast, y, order = cases.law, cases.observed(), Order.of(cases)
         blocks = None if blocks is None else cases.index.label_values(blocks, "blocks")
         refuse_outside_support(
@@ -128,13 +133,15 @@ class Recalibrator(BaseEstimator):
         held_out = HeldOut(y, weights, folds, listed_preranks(self.preranks, y.shape[-1]), seed, given, order.targets)
         fitted: list[Fitted] = []
         current = forecast
-        with torch.no_grad():
+        with torch.no_grad(), shown_if_slow("fitting", "steps") as tell:
             for place, step in enumerate(steps):
+                tell(place, len(steps))
                 if place and step == steps[place - 1] and not fitted[-1].changed:
                     continue  # what changed nothing changes nothing again
                 if isinstance(step, Tilt) and fitted and _left_members(fitted[-1]):
                     break  # members that are right, or need but a move, have no law to be tilted
-                learnt = step.fit(current, held_out)
+                with shown_if_slow(type(step).__name__):
+                    learnt = step.fit(current, held_out)
                 corrected = getattr(learnt, "out_of_fold", None)
                 if corrected is None:
                     corrected = _transformed(learnt, current, None if given is None else given.raw)
@@ -163,10 +170,14 @@ class Recalibrator(BaseEstimator):
         axes of an array, as in `fit`.
         """
         check_is_fitted(self, "steps_")
-        cases = to_correct(forecast, axes, self.fitted_on_, "the Recalibrator", joint=joint)
+        return self._correct(to_correct(forecast, axes, self.fitted_on_, "the Recalibrator", joint=joint), features)
+
+    def _correct(self, cases: Cases, features: Any) -> Forecast:
+        """`transform` of cases that have come through the door."""
         current, raw = cases.law, self._features(features, cases)
-        with torch.no_grad():
-            for step in self.steps_:
+        with torch.no_grad(), shown_if_slow("correcting", "steps") as tell:
+            for place, step in enumerate(self.steps_):
+                tell(place, len(self.steps_))
                 current = _transformed(step, current, raw)
         return current
 
@@ -189,7 +200,7 @@ class Recalibrator(BaseEstimator):
             raise ValueError(f"the Recalibrator was fitted on {known}, and {passed} are given; pass the same as to fit")
         if given is None:
             return None
-        raw = raw_features(cases.index.table(given, "features"), cases.index.n_given)
+        raw = raw_features(cases.index.table(given, "features"), len(cases.index.kept))
         if raw.shape[1] != self.n_features_:
             raise ValueError(
                 f"{counted(raw.shape[1], 'feature')} are given, but the Recalibrator was fitted on {self.n_features_}; "
