@@ -25,16 +25,16 @@ Axes = Sequence[str] | Mapping[str, str]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The labels of cases and targets as pandas indices; None where there are none and position counts."""
+    """The labels of cases, targets and members as pandas indices; None where there are none and position counts."""
 
     cases: Any = None
     targets: Any = None
+    members: Any = None
 
     def or_else(self, other: "Labels") -> "Labels":
         """These labels, and another's where there are none."""
-        return Labels(
-            other.cases if self.cases is None else self.cases, other.targets if self.targets is None else self.targets
-        )
+        own, others = ((one.cases, one.targets, one.members) for one in (self, other))
+        return Labels(*(there if mine is None else mine for mine, there in zip(own, others, strict=True)))
 
 
 def is_xarray(value: object) -> bool:
@@ -241,11 +241,14 @@ def _in_order(dims: tuple[Any, ...], roles: dict[Any, str], wanted: tuple[str, .
 
 
 def labels_of(value: Any, n_axes: int) -> Labels:
-    """The labels of the first axis (cases) and, of two axes or more, of the last one (targets)."""
+    """Labels of the first axis (cases); of two axes or more of the last (targets), of three of the second (members)."""
     value = from_arrow(value)
     if is_xarray(value) and len(value.dims) == n_axes:
         indexes = value.indexes
-        return Labels(indexes.get(value.dims[0]), indexes.get(value.dims[-1]) if n_axes > 1 else None)
+        last, second = (
+            indexes.get(value.dims[place]) if n_axes > least else None for place, least in ((-1, 1), (1, 2))
+        )
+        return Labels(indexes.get(value.dims[0]), last, second)
     if is_pandas(value):
         columns = getattr(value, "columns", None) if hasattr(type(value), "columns") else None
         return Labels(_unless_default(value.index), None if columns is None else _unless_default(columns))

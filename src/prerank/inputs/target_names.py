@@ -1,7 +1,10 @@
-"""What targets are called."""
+"""What targets and members are called."""
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
+from prerank._wording import counted
 from prerank.arrays.labels import Labels
 
 
@@ -17,6 +20,33 @@ def target_names(labels: Labels, n_targets: int) -> tuple[str, ...]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"target {twice!r} occurs more than once; give every target a name of its own")
     return names
+
+
+def member_names(labels: Any) -> tuple[str, ...] | None:
+    """What members are called, where they have names: text that differs in more than numbers; None for numbered members.
+
+    Members with names are models, each with errors of its own; numbered ones, such as "m01" and "m02", are exchangeable.
+
+    >>> member_names(["GFS", "ICON"]), member_names(["m01", "m02"]), member_names([1, 2])
+    (('GFS', 'ICON'), None, None)
+    """
+    if labels is None or not all(isinstance(label, str) for label in labels):
+        return None
+    names = tuple(str(label) for label in labels)
+    if len({re.sub(r"\d+", "", name) for name in names}) < 2 or len(set(names)) < len(names):
+        return None
+    return names
+
+
+def declared_names(names: Sequence[str], n_members: int) -> tuple[str, ...]:
+    """Names that are given for members, one each, checked."""
+    given = [names] if isinstance(names, str) else [*names]
+    if len(given) != n_members or len({str(name) for name in given}) < n_members:
+        raise ValueError(
+            f"member_names has {counted(len(given), 'name')}, {len({str(name) for name in given})} of them different, for "
+            f"{counted(n_members, 'member')}; give each member a name of its own"
+        )
+    return tuple(str(name) for name in given)
 
 
 def _name(label: Any) -> str:

@@ -185,6 +185,7 @@ def recalibrate_over_time(
     case_weights: Any = None,
     axes: Axes | None = None,
     joint: str | Sequence[str] | None = None,
+    member_names: Sequence[str] | None = None,
     folder: Path | str | None = None,
 ) -> IssuedForecasts:
     """Correct forecasts in the order of time, each by a fit on what had been observed before.
@@ -224,6 +225,8 @@ def recalibrate_over_time(
         How much each case counts.
     axes, joint : sequence or dict of str, optional
         What the axes of arrays, and the dimensions of xarray objects, are; as for `check`.
+    member_names : sequence of str, optional
+        Names of members that are models of their own, as in `Recalibrator.fit`.
     folder : path, optional
         Where fits are kept, in files that `Recalibrator.load` reads.
 
@@ -259,7 +262,7 @@ def recalibrate_over_time(
     if not isinstance(recalibrator, Recalibrator):
         raise TypeError(f"recalibrator is a {type(recalibrator).__name__}; pass a Recalibrator()")
     every = require_whole(every, "every")
-    cases = Cases.of(y, forecast, axes, joint=joint).of_one_model()
+    cases = Cases.of(y, forecast, axes, joint=joint).with_member_names(member_names).of_one_model()
     if not can_be_cut(cases.law):
         raise CannotBeCut(cases.law)
     numbers, names = in_order_of_time(cases.index.label_values(times, "times"))
@@ -382,14 +385,8 @@ class _Past(NamedTuple):
         along = cases.along(case_weights=self.case_weights)
         blocks = cases.index.label_values(self.blocks, "blocks")
         options = sorted(self.recalibrator.get_params(deep=False).items())
-        said = (
-            version("prerank"),
-            options,
-            blocks.tolist(),
-            Order.of(cases),
-            cases.labels.targets is None,
-            cases.names,
-        )
+        labels = (blocks.tolist(), Order.of(cases), cases.labels.targets is None, cases.names, cases.member_names)
+        said = (version("prerank"), options, *labels)
         digest = hashlib.blake2b(repr(said).encode(), digest_size=12)
         features = None if self.features is None else cases.index.table(self.features, "features")
         for part in (cases.observed(), along.weights, features, *_numbers_of(cases.law)):

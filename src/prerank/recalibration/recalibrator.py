@@ -48,9 +48,9 @@ class Recalibrator(BaseEstimator):
     `preranks` are what the tilt looks along and what an ensemble is tested by, the paper's without it. `steps` are what is
     done, in this order: by default `(Affine(), Tilt(), Tilt())`, the second tilt along PITs of what the first has made,
     with features a `Tilt(degree=2, by_features=True)` before them, and for a bare `Ensemble` `(ErrorLaw(),)`, which takes
-    features itself. Every step but dressing may find that nothing has to be changed, which is the usual answer for a
-    calibrated forecast. Every step learns from forecasts by fits of the step before that have not seen the case, where it
-    has them.
+    features itself, and members that have names as models of their own. Every step but dressing may find that nothing has
+    to be changed, which is the usual answer for a calibrated forecast. Every step learns from forecasts by fits of the
+    step before that have not seen the case, where it has them.
 
     Cross-validation has `n_folds` folds: runs where cases stand in an order, that of blocks which are numbers or times, of
     labels of cases which are times, or of the members of an `Ensemble`; otherwise cases are dealt at random. `gap`
@@ -99,6 +99,7 @@ class Recalibrator(BaseEstimator):
         blocks: Any = None,
         axes: Axes | None = None,
         joint: str | Sequence[str] | None = None,
+        member_names: Sequence[str] | None = None,
     ) -> Self:
         """Learn from forecasts of held-out cases and their observations (N, D).
 
@@ -108,8 +109,12 @@ class Recalibrator(BaseEstimator):
         `blocks` (N,) stay in one fold and count as one in standard errors. `axes` names the axes of an array of members that
         is not (cases, members, targets), and `joint` the dimensions of targets of xarray objects, as for `check`; what is
         missing, and what has labels, is treated as there, too.
+
+        Members are exchangeable unless they have names: text along their dimension of an xarray object that differs in more
+        than numbers, or `member_names` for any array.
         """
-        return self._learn(held_out_cases(forecast, y, axes, joint=joint), features, case_weights, blocks)
+        cases = held_out_cases(forecast, y, axes, joint=joint, member_names=member_names)
+        return self._learn(cases, features, case_weights, blocks)
 
     def _learn(self, cases: Cases, features: Any, case_weights: Any, blocks: Any) -> Self:
         """`fit` on cases that have come through the door; what belongs to a case is that of all cases that were given."""
@@ -122,7 +127,7 @@ class Recalibrator(BaseEstimator):
             "no weight of draws reaches there: pass draws as an Ensemble, which is dressed, or leave those cases out",
         )
         given = None if features is None else Features.of(cases.index.table(features, "features"), len(y), y.device)
-        steps = _listed_steps(self.steps, forecast, given is not None)
+        steps = _listed_steps(self.steps, forecast, given is not None, cases.member_names is not None)
         seed = require_whole(self.seed, "seed", at_least=None)
         weights = _of_mean_one(cases.weights, y)
         n_folds = require_whole(self.n_folds, "n_folds", at_least=2)
@@ -150,7 +155,9 @@ class Recalibrator(BaseEstimator):
                 fitted.append(learnt)
                 current = corrected
         self.steps_ = tuple(fitted)
-        self.n_cases_, self.fitted_on_, self.notes_ = len(y), FittedOn.of(cases), cases.notes
+        by_name = any(isinstance(step, FittedErrorLaw) and step.n_members is not None for step in fitted)
+        fitted_on = FittedOn.of(cases)._replace(members=cases.member_names if by_name else None)
+        self.n_cases_, self.fitted_on_, self.notes_ = len(y), fitted_on, cases.notes
         self.tied_ = tied_shares(y).cpu().numpy()
         self.n_features_ = 0 if given is None else given.values.shape[1]
         return self
@@ -163,14 +170,17 @@ class Recalibrator(BaseEstimator):
         *,
         axes: Axes | None = None,
         joint: str | Sequence[str] | None = None,
+        member_names: Sequence[str] | None = None,
     ) -> Forecast:
         """The corrected forecast of other cases; the same object where nothing was changed.
 
         `features` (N, L) are those of these cases, in the order that `fit` was given, if it was given any. `axes` names the
-        axes of an array, as in `fit`.
+        axes of an array, as in `fit`. Members with the names of `fit` may stand in another order.
         """
         check_is_fitted(self, "steps_")
-        return self._correct(to_correct(forecast, axes, self.fitted_on_, "the Recalibrator", joint=joint), features)
+        who = "the Recalibrator"
+        cases = to_correct(forecast, axes, self.fitted_on_, who, joint=joint, member_names=member_names)
+        return self._correct(cases, features)
 
     def _correct(self, cases: Cases, features: Any) -> Forecast:
         """`transform` of cases that have come through the door."""
@@ -192,6 +202,12 @@ class Recalibrator(BaseEstimator):
         """Names of the targets, if they had some."""
         check_is_fitted(self, "steps_")
         return self.fitted_on_.names
+
+    @property
+    def member_names_(self) -> tuple[str, ...] | None:
+        """Names of the members, if each is a model that was learnt about by itself."""
+        check_is_fitted(self, "steps_")
+        return self.fitted_on_.members
 
     def _features(self, given: Any, cases: Cases) -> Tensor | None:
         if (given is None) != (self.n_features_ == 0):
@@ -250,6 +266,7 @@ class Recalibrator(BaseEstimator):
         about: dict[str, Any] = {"n_cases": self.n_cases_, "n_targets": self.n_targets_, "n_features": self.n_features_}
         about |= {"n_folds": int(self.n_folds), "seed": int(self.seed), "tied": self.tied_.tolist()}
         about |= {"n_members": self.fitted_on_.n_members, "target_names": self.target_names_, "notes": self.notes_}
+        about |= {"member_names": self.member_names_}
         write(path, self.steps_, about)
 
     @classmethod
@@ -259,7 +276,7 @@ class Recalibrator(BaseEstimator):
         result = cls(n_folds=about.n_folds, seed=about.seed)
         result.steps_ = steps
         result.n_cases_, result.notes_ = about.n_cases, about.notes
-        result.fitted_on_ = FittedOn(about.n_targets, about.n_members, about.target_names)
+        result.fitted_on_ = FittedOn(about.n_targets, about.n_members, about.target_names, about.member_names)
         result.tied_, result.n_features_ = np.asarray(about.tied), about.n_features
         return result
 
@@ -274,10 +291,10 @@ def _transformed(step: Fitted, forecast: Forecast, features: Tensor | None) -> F
     return step.transform(forecast)
 
 
-def _listed_steps(steps: Any, forecast: Forecast, with_features: bool) -> list[Step]:
+def _listed_steps(steps: Any, forecast: Forecast, with_features: bool, named: bool) -> list[Step]:
     if steps is None:
         if isinstance(forecast, Ensemble):
-            return [ErrorLaw()]
+            return [ErrorLaw(named_members=named)]
         return [Affine(), *([Tilt(degree=2, by_features=True)] if with_features else []), Tilt(), Tilt()]
     listed = [steps] if hasattr(steps, "fit") or not isinstance(steps, Sequence) else list(steps)
     for step in listed:
