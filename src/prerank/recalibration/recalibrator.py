@@ -34,6 +34,8 @@ from prerank.recalibration.persistence import read_steps, write
 from prerank.recalibration.steps import Fitted, HeldOut, Step
 from prerank.recalibration.tilt import FittedTilt, Tilt
 
+_UNITS = "mean errors, shifts and sizes are in the units of the targets, energy scores too"
+
 
 class PITDensities(NamedTuple):
     """Densities (K, bins) of a pre-rank's old PITs: of the observations, and under the corrected forecast."""
@@ -256,6 +258,7 @@ class Recalibrator(BaseEstimator):
                 head + verdict,
                 *self.notes_,
                 *([] if atoms is None else [atoms]),
+                *([_UNITS] if any(step.changed and hasattr(step, "shift") for step in self.steps_) else []),
                 *(step.summary() for step in self.steps_),
             ]
         )
@@ -291,7 +294,7 @@ def _transformed(step: Fitted, forecast: Forecast, features: Tensor | None) -> F
     return step.transform(forecast)
 
 
-def _listed_steps(steps: Any, forecast: Forecast, with_features: bool, named: bool) -> list[Step]:
+def _listed_steps(steps: Any, forecast: Forecast, with_features: bool, named: bool = False) -> list[Step]:
     if steps is None:
         if isinstance(forecast, Ensemble):
             return [ErrorLaw(named_members=named)]
