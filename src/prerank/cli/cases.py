@@ -68,7 +68,10 @@ class Read(NamedTuple):
 
     def rows(self, places: np.ndarray) -> "Read":
         """Some of the cases."""
-        found = Matched(self.found.y.iloc[places], self.found.members[places], self.found.columns.iloc[places])
+        one = self.found
+        found = Matched(
+            one.y.iloc[places], one.members[places], one.columns.iloc[places], member_names=one.member_names
+        )
         return Read(found, self.block, self.places[places])
 
     def with_awaited(self, later: "Read") -> "Read":
@@ -112,5 +115,6 @@ class Read(NamedTuple):
                 f"the forecasts to correct are for the targets {said[0]}, {whose} for {said[1]}; give the same targets"
             )
         order = [own.index(name) for name in names]
-        found = Matched(self.found.y.iloc[:, order], self.found.members[..., order], self.found.columns)
+        one = self.found
+        found = Matched(one.y.iloc[:, order], one.members[..., order], one.columns, member_names=one.member_names)
         return Read(found, self.block, self.places)
