@@ -82,11 +82,37 @@ def pce_test(
     the dependence between projections that is observed, and the smallest p-value of three statistics: the mean and the
     maximum of their PCEs, each over its expected value, and the PCE of their mean curve. With fewer than ten cases each
     projection is tested exactly, with Bonferroni's factor.
-    p = (1 + #{null >= observed}) / (B + 1).
-    `blocks` (N,) are labels of dependent cases, which share a sign. p-values are adjusted for several pre-ranks in steps,
-    with the same signs. If they are to be adjusted for `n_groups` groups of cases too, small ones come from as many more
-    replicates as that needs.
+    p = (1 + #{null >= observed}) / (B + 1). p-values are adjusted for several pre-ranks in steps, with the same signs.
 
+    Parameters
+    ----------
+    pit : ProjectedPIT or array_like of shape (..., n_cases, n_projections)
+        PITs; of an array all columns are one pre-rank.
+    n_levels : int, default 100
+        Levels are the cell centres (j - 0.5) / n_levels.
+    exponent : float, default 1
+        Deviations are averaged to this power.
+    levels : array_like, shape (n_levels,), optional
+        Levels of your own.
+    n_replicates : int, default 999
+        Replicates B.
+    seed : int, default 0
+        Of the signs and of the points that are picked.
+    blocks : array_like, shape (n_cases,), optional
+        Labels of dependent cases, which share a sign.
+    case_weights : array_like, shape (n_cases,), optional
+        Weights of the cases.
+    n_groups : int, default 1
+        Groups of cases that p-values are to be adjusted for too: small ones come from as many more replicates as that
+        needs.
+
+    Returns
+    -------
+    PCETest
+        Errors, p-values and replicates of every pre-rank.
+
+    Examples
+    --------
     >>> calibrated = torch.rand(400, 1, generator=torch.Generator().manual_seed(1))
     >>> bool(pce_test(calibrated).p_value > 0.05), bool(pce_test(calibrated**2).p_value < 0.01)
     (True, True)
@@ -192,7 +218,18 @@ def _together(rows: list[RowTest], setting: Setting) -> dict[str, Tensor]:
 @single_threaded()
 @accepts_arrays("pit")
 def ks_test(pit: Tensor) -> Tensor:
-    """p-value of the Kolmogorov-Smirnov test of uniformity for each projection, (N, K) -> (K,), for comparison."""
+    """p-value of the Kolmogorov-Smirnov test of uniformity for each projection, for comparison.
+
+    Parameters
+    ----------
+    pit : array_like, shape (n_cases, n_projections)
+        PITs.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (n_projections,)
+        p-values.
+    """
     columns = pit.detach().cpu().double().numpy().T
     from scipy import stats  # loads slowly
 
@@ -202,7 +239,20 @@ def ks_test(pit: Tensor) -> Tensor:
 @single_threaded()
 @accepts_arrays("pit")
 def chi_square_test(pit: Tensor, n_bins: int = 10) -> Tensor:
-    """p-value of the chi-square test on `n_bins` equal bins for each projection, (N, K) -> (K,), for comparison."""
+    """p-value of the chi-square test of uniformity for each projection, for comparison.
+
+    Parameters
+    ----------
+    pit : array_like, shape (n_cases, n_projections)
+        PITs.
+    n_bins : int, default 10
+        Bins of equal width.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (n_projections,)
+        p-values.
+    """
     columns = pit.detach().cpu().double().numpy().T
     counts = [np.histogram(column, bins=n_bins, range=(0.0, 1.0))[0] for column in columns]
     from scipy import stats  # loads slowly
