@@ -847,6 +847,11 @@ def test_ranks_with_uneven_weights_sum_the_weights_below():
     torch.testing.assert_close(mid_ranks(points, pool)[0, 0], expected)
 
 
+def test_weights_of_a_pool_count_for_its_own_points_too():
+    pool = Ensemble(normal(3, 6, 2, seed=40), uniform(3, 6, seed=41) + 0.1)
+    torch.testing.assert_close(mid_ranks(pool.members, pool), mid_ranks(pool.members.clone(), pool))
+
+
 def test_a_penalty_takes_steps_with_a_function_of_the_users():
     penalty = PreRankPenalty(Custom(lambda y: y.amax(-1), name="highest"), n_draws=20)
     scale = torch.tensor(0.3, requires_grad=True)
