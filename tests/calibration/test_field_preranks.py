@@ -105,7 +105,7 @@ def tree_length(points):
     return length
 
 
-@pytest.mark.parametrize(("n_points", "n_targets"), [(2, 2), (3, 1), (4, 2), (12, 3), (25, 2)])
+@pytest.mark.parametrize(("n_points", "n_targets"), [(1, 2), (2, 2), (3, 1), (4, 2), (12, 3), (25, 2)])
 def test_trees_are_those_of_kruskal(n_points, n_targets):
     x, y = normal(3, n_points, n_targets, seed=1), normal(3, 6, n_targets, seed=2)
     without = lengths_without_each(torch.cdist(x, x))
@@ -163,11 +163,12 @@ def test_weights_of_a_reference_count_in_distances():
         torch.testing.assert_close(prerank.given(weighted)(points), prerank.given(Ensemble(doubled))(points))
 
 
-def test_weighted_distances_are_the_same_where_a_gradient_is_asked_for():
+def test_distances_are_the_same_where_a_gradient_is_asked_for():
     pool = Ensemble(normal(3, 6, 2, seed=5), uniform(3, 6, seed=6) + 0.1)
     points = normal(3, 4, 2, seed=7)
-    score = EnergyScore().given(pool)
-    torch.testing.assert_close(score(points.clone().requires_grad_()).detach(), score(points))
+    for some in (pool, Ensemble(pool.members)):
+        score = EnergyScore().given(some)
+        torch.testing.assert_close(score(points.clone().requires_grad_()).detach(), score(points))
 
 
 def test_exceedance_is_the_share_of_targets_above_zero_unless_told_otherwise():
@@ -444,6 +445,17 @@ def test_a_step_down_the_penalty_lowers_it(prerank):
 def test_what_cannot_be_trained_with_is_refused(prerank):
     with pytest.raises(ValueError, match=f"{prerank.name} cannot be trained with.*check with it"):
         PreRankPenalty((Location(), prerank))
+
+
+@pytest.mark.parametrize(
+    "prerank", [Variogram(), Isotropy((2, 2)), Range(), EnergyScore(), ReferenceDistance()], ids=str
+)
+def test_gradients_are_finite_where_all_targets_are_equal(prerank):
+    points = torch.ones(1, 3, 4, dtype=torch.float64)
+    points[0, 1] = torch.tensor([1.0, 2.0, 0.0, 4.0])
+    points.requires_grad_()
+    (gradient,) = torch.autograd.grad(prerank.given(Ensemble(points.detach()))(points).sum(), points)
+    assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("prerank", FIELD, ids=lambda p: p.name)
