@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from prerank.datasets.digest import verify
+from prerank.datasets.download import verify
 from prerank.io import IntegrityError
 from prerank_paper.datasets import dataset, load, split
 from prerank_paper.datasets.catalogue import PAPER_DATASETS

@@ -149,5 +149,5 @@ def _bootstrap(
         return first_row[:, :1] + chosen.T[:, None, :]
 
     centre = curve.reshape(points.n_sets, *curve.shape[-2:])
-    distances = points.replicates(rows, n_replicates, 1, torch.ones_like(centre), centre).pce
+    distances = points.replicates(rows, n_replicates, 1, None, centre).pce
     return distances.reshape(n_replicates, *pit.lead, distances.shape[-1]), pit.n_cases

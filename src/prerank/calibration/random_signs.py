@@ -13,6 +13,7 @@ neither the order of the cases, nor chunks, nor the processor changes a replicat
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -274,7 +275,8 @@ class SignReplicates(NamedTuple):
     pooled: dict[str, Tensor]
 
 
-class SignTest(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class SignTest:
     """Sums of all cases, ready for replicates; `total` is the weight of all, in the unit of the sums.
 
     `several` names the pre-ranks with several projections. Curves are measured from `levels` (J,), contributions from their
@@ -293,7 +295,7 @@ class SignTest(NamedTuple):
     is_guess: Tensor
     scale: Tensor
 
-    @property
+    @cached_property
     def n_told(self) -> int:
         """How many units have a say: cases without weight have none."""
         told = [(part.sums != 0).any(-1).any(-1).any(0) for part in self.sums]

@@ -18,7 +18,7 @@ from prerank.calibration.power import projection_power
 from prerank.calibration.projected_pits import PreRankPIT, ProjectedPIT
 from prerank.calibration.random_signs import Setting, signs_of
 from prerank.calibration.reliability import centred_levels, pce
-from prerank.calibration.row_test import FEWEST_STEPS, RowTest, row_of, step_down
+from prerank.calibration.row_test import FEWEST_SIGNS, FEWEST_STEPS, RowTest, row_of, step_down
 from prerank.inputs.checks import require_case_weights
 
 
@@ -121,12 +121,12 @@ def pce_test_of(evidence: Evidence) -> PCETest:
 
     ends = list(accumulate(len(part.names) for part in pit.parts))
     weighted = setting.weighted or pit.pick is not None
-    # a single projection is not adjusted for others, and needs no signs of its own
-    single = len(pit.names) == 1 and setting.n_blocks is None
-    single = single and (pit.parts[0].points is not None or bool(pit.parts[0].law_is_known.all()))
+    # neither a single projection nor those of few cases are compared with signs
+    unsigned = setting.n_blocks is None and (len(pit.names) == 1 or setting.is_small(FEWEST_SIGNS))
+    unsigned = unsigned and all(part.points is not None or bool(part.law_is_known.all()) for part in pit.parts)
 
     def rows(count: int) -> list[RowTest]:
-        by_signs = signs.statistics(0 if single else count, exponent)
+        by_signs = signs.statistics(0 if unsigned else count, exponent)
         return [
             row_of(part, slice(end - len(part.names), end), signs, by_signs, picked, setting, weighted, count, exponent)
             for part, end in zip(pit.parts, ends, strict=True)

@@ -9,10 +9,10 @@ from torch import Tensor
 from prerank._parallel import single_threaded
 from prerank.arrays import as_tensor
 from prerank.arrays.labels import is_pandas, label_text
-from prerank.calibration import LEVEL, PCETest, ProjectedPIT, hidden_error, pce_test
+from prerank.calibration import PCETest, ProjectedPIT, hidden_error, pce_test
 from prerank.calibration.checks import require_exponent, require_whole
 from prerank.calibration.confidence import FEWEST_BLOCKS
-from prerank.calibration.evidence import MOST_GROUPS
+from prerank.calibration.evidence import LEVEL, MOST_GROUPS
 from prerank.diagnosis.data_warnings import about_data
 from prerank.diagnosis.execution import Asked, Source, pits_and_test, prepare, source_of
 from prerank.diagnosis.groups import GroupedCheck, crossed_labels, grouped

@@ -11,8 +11,9 @@ from torch import Tensor
 from prerank._parallel import single_threaded
 from prerank._wording import counted
 from prerank.arrays.labels import Axes
-from prerank.calibration import LEVEL, PCETest, ProjectedPIT
+from prerank.calibration import PCETest, ProjectedPIT
 from prerank.calibration.checks import require_whole
+from prerank.calibration.evidence import LEVEL
 from prerank.calibration.power import NEARLY_BLIND
 from prerank.diagnosis.checking import check_of
 from prerank.diagnosis.execution import Asked, MemorySource, pits_and_test, prepare

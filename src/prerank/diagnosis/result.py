@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from prerank._wording import counted
-from prerank.calibration import LEVEL, PCETest, ProjectedPIT, describe_shape, histogram_measures
+from prerank.calibration import PCETest, ProjectedPIT, describe_shape, histogram_measures
 from prerank.calibration.confidence import pce_intervals
+from prerank.calibration.evidence import LEVEL
 from prerank.calibration.null import in_quadrature
 from prerank.calibration.power import NEARLY_BLIND
 from prerank.calibration.projected_pits import PreRankPIT
@@ -109,7 +110,7 @@ class Check(Decision):
         """The table as a DataFrame (a copy).
 
         With `n_bins` it also has the reliability index and the entropy of rank histograms with so many bins, the mean
-        over the projections of each pre-rank: see `prerank.calibration.histogram_measures`.
+        over the projections of each pre-rank: see `prerank.calibration.histogram_shapes`.
         """
         table = self.table.copy()
         if n_bins is not None:

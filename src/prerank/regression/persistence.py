@@ -15,7 +15,7 @@ from prerank.datasets import Standardiser
 from prerank.models import LinearGaussian
 from prerank.regression.dequantising import Dequantiser
 from prerank.regression.discrete_targets import as_record, from_record
-from prerank.regression.feature_range import FeatureRange
+from prerank.regression.preparation import FeatureRange
 from prerank.regression.settings import PAPER
 from prerank.training import Architecture
 
