@@ -78,6 +78,7 @@ def test_preranks_that_hold_arrays_are_equal_if_their_numbers_are(make):
     other[2, 1] += 1e-9
     assert make(numbers) == make(numbers.numpy().copy())
     assert hash(make(numbers)) == hash(make(numbers.clone()))
+    assert make(numbers.float()) == make(numbers.float().double())  # the same numbers
     assert make(numbers) != make(other)
     assert hash(make(numbers)) != hash(make(other))
     assert make(numbers) != numbers.numpy().tobytes()
