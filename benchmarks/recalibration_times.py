@@ -2,9 +2,10 @@
 
     python benchmarks/recalibration_times.py [--out results/recalibration]
 
-Writes times.csv, a row for each size: processor seconds of one thread for `fit`, and for `transform` of as many cases with 100
-draws of each, the smaller of two runs up to ten seconds. What is there is not computed again. Forecasts are too low and narrow.
-Ensembles are corrected by a law of errors, Gaussian distributions of what is skew by an affine step and two tilts.
+Writes times.csv, a row for each size: processor seconds of one thread for `fit`, and for `transform` of as many cases
+with 100 draws of each, the smaller of two runs up to ten seconds. What is there is not computed again. Forecasts are too
+low and too narrow. Ensembles are corrected by a law of errors, Gaussian distributions of what is skew by an affine step
+and two tilts.
 """
 
 import argparse
