@@ -165,6 +165,22 @@ def test_forecasts_with_observations_are_judged_by_them(found, past, tmp_path):
     assert told["after"]["preranks"] == one["after"]["preranks"]
 
 
+def test_a_correction_that_harms_later_cases_is_said_first(found, tmp_path):
+    """What was too low before is too high afterwards."""
+    turned = found.y.to_numpy() - 4.0 * (np.arange(N_CASES) >= N_CASES // 2)[:, None]
+    y = pd.DataFrame(turned, found.y.index, TARGETS)
+    write_forecasts(tmp_path / "turned.csv", found._replace(y=y))
+    told = document(tmp_path / "turned.csv", "--out", tmp_path / "c.csv", "--html", tmp_path / "r.html")
+    scores = told["energy_score"]
+    assert scores["after"] > scores["before"]
+    assert f"rose from {scores['before']:.4g} to {scores['after']:.4g}" in told["warning"]
+    assert "Keep the raw forecast" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    shown = invoke(tmp_path / "turned.csv", "--out", tmp_path / "d.csv", *FAST)
+    assert shown.stdout.startswith("The correction made the forecast worse on the cases that judge it")
+    write_forecasts(tmp_path / "same.csv", found)
+    assert document(tmp_path / "same.csv", "--out", tmp_path / "e.csv")["warning"] is None
+
+
 def _learnt(folder, found):
     path = folder / "learnt.safetensors"
     Recalibrator([Location()]).fit(found.members, found.y.to_numpy()).save(path)
@@ -256,7 +272,7 @@ def test_still_miscalibrated_is_status_1_if_asked_for(found, tmp_path):
         (["--out", "out.npz", "--share", "0.001"], ["leaves none to fit on"]),
         (["--out", "out.npz", "--share", "0.05"], ["too few for 5-fold cross-validation"]),
         (["--out", "out.npz", "--apply-observations", "past.npz"], ["--apply-observations belongs to --apply"]),
-        (["--out", "out.npz", "--load", "past.npz"], ["cannot be read as a saved model"]),
+        (["--out", "out.npz", "--load", "past.npz"], ["cannot be read as a saved Recalibrator"]),
         (["--out", "out.npz", "--load", "x", "--save", "y"], ["--load fits nothing", "leave out --save"]),
         (
             ["--out", "out.npz", "--apply", "other.npz"],

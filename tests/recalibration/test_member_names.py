@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from prerank import Ensemble, Recalibrator
-from prerank.inputs.target_names import member_names
+from prerank.arrays.labels import member_names
 from prerank.io import from_long
 from prerank.recalibration import ErrorLaw, recalibrate_over_time
 

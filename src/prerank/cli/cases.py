@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from prerank.arrays.labels import label_text, labels_of
+from prerank.arrays.labels import label_text, labels_of, target_names
 from prerank.cli.labels import as_label
 from prerank.inputs import Cases
-from prerank.inputs.target_names import target_names
 from prerank.io import Matched
 from prerank.io.label_order import coded_labels
 from prerank.recalibration import split_by_time

@@ -256,19 +256,33 @@ class _Result(NamedTuple):
     notes: list[str]
 
     @property
+    def warning(self) -> str:
+        """That the correction made cases worse which it was not fitted on; empty where it did not."""
+        one = self.comparison
+        if one is None or not self.recalibrator.changed_ or not one.score_after > one.score_before:
+            return ""
+        worse = f" (+{100 * (one.score_after / one.score_before - 1):.1f} %)" if one.score_before > 0 else ""
+        return (
+            "The correction made the forecast worse on the cases that judge it: the energy score rose from "
+            f"{one.score_before:.4g} to {one.score_after:.4g}{worse}. Keep the raw forecast, or fit on more cases."
+        )
+
+    @property
     def judgement(self) -> "Check":
         """The check of the corrected forecasts, which says what it was before."""
         assert self.comparison is not None
         one = self.comparison
+        sentences = {**({"correction": self.warning} if self.warning else {}), **one.after.sentences}
         before = f"before the correction: {one.before.verdict}"
         score = f"energy score {one.score_before:.4g} before and {one.score_after:.4g} after the correction"
-        return replace(one.after, notes=(self.judged.rstrip(":"), before, score, *self.notes, *one.after.notes))
+        notes = (self.judged.rstrip(":"), before, score, *self.notes, *one.after.notes)
+        return replace(one.after, notes=notes, sentences=sentences)
 
     def text(self, out: Path) -> str:
         n_cases, n_draws, n_targets = self.corrected.members.shape
         sizes = f"{counted(n_cases, 'case')}, {counted(n_draws, 'draw')}, {counted(n_targets, 'target')}"
         notes = [note for note in self.notes if note not in self.recalibrator.notes_]
-        parts = [self.recalibrator.summary(), *notes, ""]
+        parts = [*([self.warning, ""] if self.warning else []), self.recalibrator.summary(), *notes, ""]
         if self.comparison is not None:
             parts += [self.judged, str(self.comparison), ""]
         return "\n".join([*parts, f"Written to {out}: {sizes}."])
@@ -280,6 +294,7 @@ class _Result(NamedTuple):
         n_cases, n_draws, n_targets = self.corrected.members.shape
         found = {
             "changed": self.recalibrator.changed_,
+            "warning": self.warning or None,
             "summary": self.recalibrator.summary().splitlines(),
             "notes": self.notes,
             "judged": None if self.comparison is None else self.judged,

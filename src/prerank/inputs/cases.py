@@ -10,25 +10,33 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.arrays.conversion import as_observations, described, is_forecast
-from prerank.arrays.labels import Axes, Labels, is_xarray, labels_of, orient_dimensions, positions
+from prerank.arrays.labels import (
+    Axes,
+    Labels,
+    declared_names,
+    is_xarray,
+    labels_of,
+    member_names,
+    orient_dimensions,
+    positions,
+    target_names,
+)
 from prerank.arrays.precision import Precisions, precision_of
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws, select_cases
 from prerank.forecasts.batching import CannotBeCut
 from prerank.forecasts.sampling import require_vector_distribution
 from prerank.inputs.checks import (
     require_fitting,
-    require_members,
     require_observations,
     require_parameters,
     require_some,
+    require_sound,
 )
 from prerank.inputs.layout import in_layout, refuse_idle_axes, refuse_other_layouts, refuse_swapped
 from prerank.inputs.lazy_members import LazyMembers, is_lazy, survey_in_chunks
-from prerank.inputs.missing import cases_with_members, observed_cases, without_gaps
 from prerank.inputs.per_case import CaseIndex
 from prerank.inputs.rescaling import Magnitudes, Units, chosen_units
-from prerank.inputs.survey import Survey, survey
-from prerank.inputs.target_names import declared_names, member_names, target_names
+from prerank.inputs.survey import Survey, cases_with_members, observed_cases, survey, without_gaps
 
 
 @dataclass(frozen=True, eq=False)
@@ -436,8 +444,7 @@ class Cases:
         """
         y, forecast = self.observed(), self.law
         require_fitting(y, forecast)
-        if isinstance(forecast, Ensemble):
-            require_members(forecast)
+        require_sound(forecast)
         require_observations(y)
         return self
 

@@ -195,14 +195,14 @@ def from_long(
 
 def names_of_members(labels: Any) -> tuple[str, ...] | None:
     """Names of members that are models of their own, None where they are numbered."""
-    from prerank.inputs.target_names import member_names  # its package loads torch
+    from prerank.arrays.labels import member_names  # its package loads torch
 
     return member_names(labels)
 
 
 def as_frame(table: Any, what: str) -> pd.DataFrame:
     """A table as a data frame, whichever library it is from."""
-    from prerank.arrays.arrow import from_arrow  # its package loads torch
+    from prerank.arrays.conversion import from_arrow  # its package loads torch
 
     found = from_arrow(table)
     if not isinstance(found, pd.DataFrame):
@@ -220,12 +220,19 @@ def _require_columns(frame: pd.DataFrame, what: str, labels: dict[str, str], val
             raise DataError(
                 f"the {what} have no column {name!r}, only {there}; name the one of {meaning}s {by_option(meaning)}"
             )
-    for name in labels:
+    refuse_unlabelled(frame, list(labels), f"the {what}")
+
+
+def refuse_unlabelled(frame: pd.DataFrame, names: Sequence[str], whose: str, numbers: pd.Series | None = None) -> None:
+    """Refuse a row that lacks a label; `numbers` of the rows in their file, from zero, where they are not those here."""
+    for name in names:
         absent = frame[name].isna().to_numpy()
         if absent.any():
+            first = int(absent.argmax())
+            row = first if numbers is None else int(numbers.iloc[first])
             raise DataError(
-                f"{int(absent.sum()):,} of {counted(len(frame), 'row')} of the {what} have no {name!r}, the first is row "
-                f"{int(absent.argmax()) + 1:,}; every row needs one"
+                f"{int(absent.sum()):,} of {counted(len(frame), 'row')} of {whose} have no {name!r}, the first is row "
+                f"{row + 1:,}{'' if numbers is None else ' of its file'}; every row needs one"
             )
 
 

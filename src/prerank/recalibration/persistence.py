@@ -182,7 +182,8 @@ def _check_error_law(step: FittedErrorLaw, about: About) -> None:
         _require(bool((getattr(step, name) > 0).all()), f"{name} is not positive")
     _require(bool((step.reach >= 0).all()), "reach is negative")
     _require_tensor(step.coefficients, "coefficients", (width, d))
-    _require_tensor(step.slopes, "slopes", (2 + about.n_features,))
+    by_level = int(len(step.slopes) > 2 + about.n_features)
+    _require_tensor(step.slopes, "slopes", (2 + about.n_features + by_level,))
     _require_tensor(step.scatter, "scatter", (d, d))
     _require(bool(torch.allclose(step.scatter, step.scatter.mT)), "scatter is not symmetric")
     _require(bool((torch.linalg.eigvalsh(step.scatter) > 0).all()), "scatter is not positive definite")
@@ -193,9 +194,20 @@ def _check_error_law(step: FittedErrorLaw, about: About) -> None:
     require_number(step.pattern_share, "pattern_share", 0, 1)
     _require(step.shape in SHAPES, "shape is none")
     require_number(step.shape_share, "shape_share", 0, 1)
-    _require((step.shape == "errors") == (step.points is not None), "points go with the shape of past errors")
-    if step.points is not None:
-        _require_tensor(step.points, "points", (len(step.points), d))
+    groups = (step.group_logits, step.group_centres, step.group_sizes)
+    _require(all((step.shape == "groups") == (part is not None) for part in groups), "groups go with their shape")
+    if step.group_logits is not None and step.group_sizes is not None:
+        count = len(step.group_logits)
+        for name, shape in (("group_logits", (count,)), ("group_centres", (count, d)), ("group_sizes", (count,))):
+            _require_tensor(getattr(step, name), name, shape)
+        _require(bool((step.group_sizes > 0).all()), "group_sizes are not positive")
+    curve = (step.bump_width, step.bump_centres, step.bump_heights)
+    _require(len({part is None for part in curve}) == 1, "bumps have a width, centres and heights, or none of them")
+    if step.bump_heights is not None and step.bump_width is not None:
+        smooth, count = d + about.n_features, len(step.bump_heights)
+        for name, shape in (("bump_width", (smooth,)), ("bump_centres", (count, smooth)), ("bump_heights", (count, d))):
+            _require_tensor(getattr(step, name), name, shape)
+        _require(bool((step.bump_width > 0).all()), "bump_width is not positive")
     if step.p_value is not None:
         require_number(step.p_value, "p_value", 0, 1)
     for name in ("score", "gain", "gain_error"):
