@@ -1,14 +1,14 @@
-"""How processor time and memory of a check grow, and what it takes beside other source trees.
+"""How the processor time of a check grows, and what it takes beside other source trees.
 
     python benchmarks/growth.py                     curves over N, M, D, models and threads, into results/growth/growth.csv
     python benchmarks/growth.py --old DIR DIR       five sizes by this tree and others in turn, into results/growth/trees.csv
-    python benchmarks/growth.py --table             exponents, and where memory would end, from the record
+    python benchmarks/growth.py --table             exponents, from the record
 
 A curve changes one number and keeps the others at 1,000 cases, 50 members, 5 targets, one model and one thread. Everything
 is checked by the pre-ranks of the paper with 999 replicates; several models are ranked and tested together, without
 intervals. Marginal ranks of xskillscore stand beside ours where that is installed. Seconds are of the processor, medians of
-three after a first call; memory is the peak above what was there with the data loaded. Cells that are in the file are left
-out, so that an interrupted run goes on where it was.
+three after a first call. With `--old`, memory is the peak of the whole process. Cells that are in the file are left out, so
+that an interrupted run goes on where it was.
 """
 
 import argparse
@@ -39,7 +39,6 @@ CURVES = {
 WITHOUT_PEER = ("models", "threads")
 SIZES = ((500, 30, 4), (1000, 100, 4), (10_000, 20, 10), (2_000, 50, 25), (10_000, 100, 16))
 REPEATS = 3
-GIGABYTES = (16, 64)  # of a machine whose memory ends
 _WORKER = """
 import sys, time
 import numpy as np
@@ -88,26 +87,19 @@ def work_of(contender: str, size: dict[str, int]) -> Callable[[], object]:
 
 def curves(path: Path) -> None:
     """Measure the cells that are left."""
-    from scores import _peak_bytes, _start_of_peak
-
     done = {(row["curve"], row["contender"], row[row["curve"]]) for row in rows_of(path)}
     for curve, contender, size in planned():
         if (curve, contender, str(size[curve])) in done:
             continue
-        call, seconds, walls, peaks = work_of(contender, size), [], [], []
+        call, seconds, walls = work_of(contender, size), [], []
         call()
         for _ in range(REPEATS):
-            before, begin, start = _start_of_peak(), time.perf_counter(), time.process_time()
+            begin, start = time.perf_counter(), time.process_time()
             call()
             seconds.append(time.process_time() - start)
             walls.append(time.perf_counter() - begin)
-            peaks.append(_peak_bytes() - before)
         row = {"curve": curve, "contender": contender} | size
-        row |= {
-            "seconds": f"{median(seconds):.4f}",
-            "wall": f"{median(walls):.4f}",
-            "peak_mb": f"{max(peaks) / 1e6:.1f}",
-        }
+        row |= {"seconds": f"{median(seconds):.4f}", "wall": f"{median(walls):.4f}"}
         append(path, row)
 
 
@@ -182,31 +174,58 @@ def exponent(rows: list[dict[str, str]], curve: str, contender: str, column: str
     return float(np.polyfit(x, y, 1)[0])
 
 
-def bytes_per_value(rows: list[dict[str, str]]) -> float:
-    """Peak memory of the largest number of cases, over the numbers that are checked, with these numbers themselves."""
-    largest = max((row for row in rows if (row["curve"], row["contender"]) == ("cases", "prerank")), key=_values)
-    return 8.0 + 1e6 * float(largest["peak_mb"]) / _values(largest)
-
-
-def _values(row: dict[str, str]) -> int:
-    return int(row["cases"]) * (int(row["members"]) + 1) * int(row["targets"])
-
-
 def table(rows: list[dict[str, str]]) -> list[str]:
     """Lines for the page."""
     lines = [
-        "| over | from | to | seconds | grows with the power | memory, MB |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| over | from | to | seconds | grows with the power |",
+        "| --- | ---: | ---: | ---: | ---: |",
     ]
     for curve in CURVES:
         own = [row for row in rows if (row["curve"], row["contender"]) == (curve, "prerank")]
+        if not own:
+            continue
         first, last = own[0], own[-1]
         lines.append(
             f"| {curve} | {int(first[curve]):,} | {int(last[curve]):,} | {float(first['seconds']):.2f} to "
-            f"{float(last['seconds']):.2f} | {exponent(rows, curve, 'prerank'):.2f} | "
-            f"{float(first['peak_mb']):.0f} to {float(last['peak_mb']):.0f} |"
+            f"{float(last['seconds']):.2f} | {exponent(rows, curve, 'prerank'):.2f} |"
         )
     return lines
+
+
+def size_lines(rows: list[dict[str, str]]) -> list[str]:
+    """Lines for the page: what each size takes now."""
+    lines = ["| cases | members | targets | seconds | memory, MB |", "| ---: | ---: | ---: | ---: | ---: |"]
+    for size in _sizes(rows):
+        own = [row for row in rows if _size(row) == size and row["tree"] == "now"]
+        peak = float(own[0]["process_peak_mb"])
+        lines.append(f"| {' | '.join(f'{n:,}' for n in size)} | {_middle(own):.2f} | {peak:.0f} |")
+    return lines
+
+
+def tree_lines(rows: list[dict[str, str]]) -> list[str]:
+    """Lines with all trees: seconds, and the peak of the process in MB."""
+    names = list(dict.fromkeys(row["tree"] for row in rows))
+    names = [*names[1:], names[0]]
+    lines = [f"| size | {' | '.join(names)} |", f"| --- |{' ---: |' * len(names)}"]
+    for size in _sizes(rows):
+        cells = []
+        for name in names:
+            own = [row for row in rows if _size(row) == size and row["tree"] == name]
+            cells.append(f"{_middle(own):.2f} s, {float(own[0]['process_peak_mb']):.0f} MB")
+        lines.append(f"| {' x '.join(f'{n:,}' for n in size)} | {' | '.join(cells)} |")
+    return lines
+
+
+def _sizes(rows: list[dict[str, str]]) -> list[tuple[int, ...]]:
+    return list(dict.fromkeys(_size(row) for row in rows))
+
+
+def _size(row: dict[str, str]) -> tuple[int, ...]:
+    return tuple(int(row[name]) for name in ("cases", "members", "targets"))
+
+
+def _middle(rows: list[dict[str, str]]) -> float:
+    return median(float(row["seconds"]) for row in rows)
 
 
 def figure(rows: list[dict[str, str]], path: Path) -> None:
@@ -216,17 +235,17 @@ def figure(rows: list[dict[str, str]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    shown = [curve for curve in CURVES if curve != "threads"]
-    fig, axes = plt.subplots(1, len(shown), figsize=(11, 3), sharey=True, layout="constrained")
-    for ax, curve in zip(axes, shown, strict=True):
+    shown = [curve for curve in CURVES if curve != "threads" and any(row["curve"] == curve for row in rows)]
+    fig, axes = plt.subplots(1, len(shown), figsize=(11, 3), sharey=True, squeeze=False, layout="constrained")
+    for ax, curve in zip(axes[0], shown, strict=True):
         names = {"prerank": "check", "prerank ranks": "marginal ranks", "xskillscore": "marginal ranks, xskillscore"}
         for contender, label in names.items():
             own = [row for row in rows if (row["curve"], row["contender"]) == (curve, contender)]
             if own:
                 ax.loglog([int(row[curve]) for row in own], [float(row["seconds"]) for row in own], "o-", label=label)
         ax.set_xlabel(curve)
-    axes[0].set_ylabel("processor seconds")
-    axes[0].legend(frameon=False, fontsize=8)
+    axes[0, 0].set_ylabel("processor seconds")
+    axes[0, 0].legend(frameon=False, fontsize=8)
     fig.savefig(path, dpi=120)
 
 
@@ -241,9 +260,8 @@ def main() -> None:
         trees(FOLDER / "trees.csv", options.old)
     elif options.table or options.figure:
         rows = rows_of(path)
-        print("\n".join(table(rows)))
-        each = bytes_per_value(rows)
-        print(f"{each:.0f} bytes per number", *(f"{1e9 * g / each:.3g} numbers in {g} GB" for g in GIGABYTES))
+        others = rows_of(FOLDER / "trees.csv")
+        print("\n".join([*table(rows), *size_lines(others), *tree_lines(others)]))
         if options.figure:
             figure(rows, options.figure)
     else:
