@@ -226,7 +226,9 @@ def bits_of_steps(keys: Tensor, start: int, stop: int) -> Tensor:
     """
     counter = torch.arange(start + 1, stop + 1, dtype=torch.int64, device=keys.device) * _GOLDEN
     found = keys.new_empty(stop - start, len(keys))  # the keys of a step side by side, as most of them are used
-    for steps in chunks(stop - start, 16 * len(keys), keys.device):  # so few numbers that mixing them stays in the cache
+    for steps in chunks(
+        stop - start, 16 * len(keys), keys.device
+    ):  # so few numbers that mixing them stays in the cache
         found[steps] = _shift_right(mix(counter[steps, None] + keys), 33)
     return found.T
 

@@ -10,8 +10,7 @@ from prerank.arrays.conversion import accepts_arrays
 from prerank.forecasts import Ensemble
 from prerank.inputs.layout import refuse_swapped
 from prerank.preranks.rank_counts import ascending
-from prerank.scores.chunks import Members, over_cases
-from prerank.scores.estimators import Estimator, Fair, pair
+from prerank.scores.estimators import Estimator, Fair, Members, over_cases, pair
 from prerank.scores.inputs import observations_and_members
 
 _FAIR = Fair()
