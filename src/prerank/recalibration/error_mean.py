@@ -131,7 +131,9 @@ def regressions(
     end; every target may also have a slope on its own level, fitted before the others.
     """
     used, fold = weights * torch.cat([torch.ones_like(folds.without[:1]), folds.without]), folds.fold
-    kinds = (False, True) if bool((predictors.values != 0).any()) else (False,)  # a level that never varies has no slope
+    kinds = (
+        (False, True) if bool((predictors.values != 0).any()) else (False,)
+    )  # a level that never varies has no slope
     problems = [_Problem.of(errors, predictors, used, n_blocks, slopes) for slopes in kinds]
     n_groups = len(predictors.groups)
     none = (torch.inf,) * (n_groups + 1)
