@@ -51,6 +51,7 @@ class About(NamedTuple):
     tied: list[float]
     target_names: tuple[str, ...] | None
     notes: tuple[str, ...]
+    member_names: tuple[str, ...] | None = None
 
 
 def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
@@ -68,6 +69,8 @@ def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
         tied = [require_number(share, "tied", 0, 1) for share in header.get("tied", [0.0] * whole["n_targets"])]
         names = header.get("target_names")
         _require(names is None or _are_names(names, whole["n_targets"]), "target_names are for other targets")
+        called = header.get("member_names")
+        _require(called is None or (members is not None and _are_names(called, members)), "member_names are others")
         notes = header.get("notes", [])
         _require(isinstance(notes, list) and all(isinstance(note, str) for note in notes), "notes are no text")
         about = About(
@@ -76,6 +79,7 @@ def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
             tied=tied,
             target_names=None if names is None else tuple(names),
             notes=tuple(notes),
+            member_names=None if called is None else tuple(called),
         )
         _require(len(about.tied) == about.n_targets, "tied is for other targets")
         steps = []
@@ -92,7 +96,7 @@ def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
 
 
 def _are_names(names: Any, n_targets: int) -> bool:
-    """Whether there is a text for each target, each its own."""
+    """Whether there is a text for each target or member, each its own."""
     return (
         isinstance(names, list)
         and len(names) == len({str(name) for name in names}) == n_targets
