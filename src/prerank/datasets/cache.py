@@ -1,8 +1,10 @@
-"""Where downloads are kept between runs."""
+"""Where local data are, and where downloads are kept between runs."""
 
 import os
 import sys
 from pathlib import Path
+
+from prerank.io.errors import DataError
 
 
 def cache_folder() -> Path:
@@ -16,3 +18,14 @@ def cache_folder() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "prerank" / "Cache"
     return Path.home() / ".cache" / "prerank"
+
+
+def data_folder() -> Path | None:
+    """The folder in PRERANK_DATA, or None where the variable is not set."""
+    value = os.environ.get("PRERANK_DATA", "")
+    if not value:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"PRERANK_DATA is {value!r}, which is not a folder; correct it or unset it.")
+    return folder

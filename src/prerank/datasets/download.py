@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
 from typing import IO
@@ -43,6 +43,18 @@ class Policy:
     backoff_s: float = 1.0
     schemes: frozenset[str] = frozenset({"https"})
     redirect_hosts: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A server of public repositories: `BASE/owner/repository/commit/path`, and how far to go with it."""
+
+    base: str = "https://raw.githubusercontent.com"
+    policy: Policy = field(default_factory=Policy)
+
+
+GITHUB = Upstream(policy=Policy(redirect_hosts=frozenset({"media.githubusercontent.com"})))
+"""Where files of public repositories are. GitHub may answer from its large-file host, and from no other."""
 
 
 class _Passing(Exception):
