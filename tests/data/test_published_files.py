@@ -127,4 +127,6 @@ def test_hindcasts_of_days_and_of_years(reader) -> None:
     y = np.array([[years.get(start + lead, np.nan) for lead in leads] for start in starts])
     members = forecast.transpose("init", "member", "lead").values
     kept = ~np.isnan(y).any(1)
-    assert_same(result_of(typed("CESM"), "--block", "none"), check(y[kept], members[kept].astype(float)))
+    assert_same(
+        result_of(typed("CESM"), "--block", "none"), check(y[kept], members[kept], axes=("case", "member", "target"))
+    )

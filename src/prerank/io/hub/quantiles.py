@@ -32,8 +32,10 @@ class Quantiles(NamedTuple):
         What was noticed on the way, a sentence each.
     block : str or None
         Kept column that says which cases depend on each other: the rounds of a hub.
-    lower, upper : float or None
-        Limits of the values, where `hub-config/tasks.json` gives them.
+    lower : float or None
+        Least value, where `hub-config/tasks.json` gives one.
+    upper : float or None
+        Greatest value, where it gives one.
     """
 
     y: pd.DataFrame
