@@ -5,7 +5,7 @@
 
 Forecasts are mixtures of two Gaussians with independent targets; what happens is correlated and skewed. Every tree fits its
 `Recalibrator` on the same 1,000 cases. Each measurement is a process of its own with `--threads` threads, after a call on a
-few cases.
+few cases. `share` is the effective share of the pools of what was fitted.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import torch
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "results" / "corrected" / "corrected.csv"
-FIELDS = ("tree", "task", "targets", "cases", "threads", "repeat", "cpu_seconds", "seconds")
+FIELDS = ("tree", "task", "targets", "cases", "threads", "share", "repeat", "cpu_seconds", "seconds")
 N_FITTED = 1000
 
 
@@ -102,20 +102,29 @@ def one(task: str, n_cases: int, n_targets: int, learnt: Path) -> dict[str, floa
 
 
 def measure(
-    trees: dict[str, Path], cells: list[tuple[str, int, int]], n_repeats: int, threads: int, folder: Path
+    trees: dict[str, Path],
+    cells: list[tuple[str, int, int]],
+    n_repeats: int,
+    n_repeats_old: int,
+    threads: int,
+    folder: Path,
 ) -> list[dict[str, Any]]:
     """Records of all trees in turn; cells are (task, targets, cases)."""
-    found = []
+    found, shares = [], {}
     if cells[0][0] != "fit":
         for n_targets in sorted({cell[1] for cell in cells}):
             for name, tree in trees.items():
                 n_cases = min(N_FITTED, 2 * max(cell[2] for cell in cells))
                 share = _elsewhere("prepare", n_cases, n_targets, name, tree, threads, folder)["effective"]
+                shares[name, n_targets] = round(share, 3)
                 print(f"{name}, {n_targets} targets: effective share {share:.0%}", flush=True)
     for repeat in range(n_repeats):
         for task, n_targets, n_cases in cells:
             for name, tree in trees.items():
-                row = dict(zip(FIELDS, (name, task, n_targets, n_cases, threads, repeat), strict=False))
+                if name != "now" and repeat >= n_repeats_old:
+                    continue
+                share = shares.get((name, n_targets), "")
+                row = dict(zip(FIELDS, (name, task, n_targets, n_cases, threads, share, repeat), strict=False))
                 found.append({**row, **_elsewhere(task, n_cases, n_targets, name, tree, threads, folder)})
                 print(*found[-1].values(), flush=True)
                 if len(trees) > 1:
@@ -131,7 +140,7 @@ def _record(found: list[dict[str, Any]]) -> None:
         with RECORD.open(newline="") as file:
             kept = [row for row in csv.DictReader(file) if (row["task"], row["targets"]) not in new]
     with RECORD.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer = csv.DictWriter(file, FIELDS, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows([*kept, *found])
 
@@ -167,6 +176,9 @@ def main() -> None:
     parser.add_argument("--old", type=Path, nargs="*", default=[], help="other source trees, named by their folders")
     parser.add_argument("--part", choices=("use", "fit"), default="use")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--old-repeats", type=int, help="of other source trees, which may take long; as many by default"
+    )
     parser.add_argument("--targets", type=int, nargs="*", help="only these numbers of targets")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
@@ -179,7 +191,8 @@ def main() -> None:
     trees = {"now": ROOT, **{tree.name: tree.resolve() for tree in options.old}}
     cells = [cell for cell in cells_of(options.part, options.quick) if cell[1] in (options.targets or [cell[1]])]
     with tempfile.TemporaryDirectory() as name:
-        found = measure(trees, cells, options.repeats, options.threads, Path(name))
+        n_old = options.repeats if options.old_repeats is None else options.old_repeats
+        found = measure(trees, cells, options.repeats, n_old, options.threads, Path(name))
     for tree in trees:
         for task, n_targets, n_cases in cells:
             own = [r for r in found if (r["tree"], r["task"], r["targets"]) == (tree, task, n_targets)]

@@ -174,7 +174,7 @@ def power_of_field_preranks() -> None:
     table = pd.read_csv(HERE.parents[1] / "results" / "field" / "power.csv")
     table = table[table["scenario"] != "well specified"]
     with quiet_style():
-        figure = new_figure(8.2, 5.0)
+        figure = new_figure(9.4, 5.6)
         for ax, (name, rows) in zip(figure.subplots(1, 2), table.groupby("simulation"), strict=True):
             rates = rows.pivot_table(index="pre-rank", columns="scenario", values="rejected", sort=False)
             text = [[f"{100 * rate:.0f}" for rate in line] for line in rates.to_numpy()]

@@ -96,14 +96,19 @@ def test_draws_are_resampled_at_even_steps_from_a_pool(mixed):
     ("size", "first", "second"), [(60, slice(0, 30), slice(30, 60)), (61, slice(0, 31), slice(30, 61))]
 )
 def test_reference_draws_and_draws_to_rank_come_from_halves_of_the_pool(size, first, second, mixed):
-    law = mixed(4)
+    law, y = mixed(4), normal(4, 2)
     tilted = Tilted(law, OLD, THETA, pool=size)
     pool = equally_weighted_draws(law, size, 3, "pool for the normaliser").members
     start = uniform(case_keys(3, torch.arange(4), "even steps", "some"), (1,))
-    for half, drawn in ((first, tilted.reference_draws(7, "some")), (second, tilted.draws_to_rank(7, "some"))):
-        share = torch.softmax(exponent(law, pool[:, half]), -1)
-        assert torch.equal(drawn.members, taken(pool[:, half], picked(share, even_steps(start, 7))))
-        torch.testing.assert_close(tilted.log_weights(drawn.members), exponent(law, drawn.members))
+    known = tilted.reference_draws(7, "some").members
+    share = torch.softmax(exponent(law, pool[:, first]), -1)
+    assert torch.equal(known, taken(pool[:, first], picked(share, even_steps(start, 7))))
+    drawn = tilted.draws_to_rank(y, 7, "some").members
+    for case, ranked in enumerate(drawn):
+        own = torch.cat([y[case, None], pool[case, second]])
+        assert bool((ranked[:, None] == own).all(-1).any(-1).all())
+    for members in (known, drawn):
+        torch.testing.assert_close(tilted.log_weights(members), exponent(law, members))
     fresh = Tilted(law, OLD, THETA, pool=size)
     torch.testing.assert_close(tilted.mean, fresh.mean)  # after the pool was made for all, and before
 
@@ -213,7 +218,7 @@ def test_points_of_a_second_tilt_are_draws_that_no_reference_has(mixed, held_out
     law, y = mixed(5), normal(5, 2)
     tilted = Tilted(law, OLD, THETA, pool=60, share=0.1)
     found = SMALL.points(tilted, held_out(y, seed=7), OLD)
-    drawn = Tilted(law, OLD, THETA, pool=60).draws_to_rank(16, "draws of the tilt").members
+    drawn = Tilted(law, OLD, THETA, pool=60).draws_to_rank(y, 16, "draws of the tilt").members
     torch.testing.assert_close(found, OLD(tilted, torch.cat([y[:, None], drawn], 1), torch.arange(5)).float())
 
 

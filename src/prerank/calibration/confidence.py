@@ -62,75 +62,49 @@ def pce_interval(
     if not 0 < coverage < 1:
         raise ValueError(f"coverage={coverage}: a probability between 0 and 1, such as 0.95")
     grid = centred_levels(n_levels) if levels is None else levels
-    several = pce_intervals(
-        pit, coverage, grid, None if null is None else null.reshape(-1, 1), n_replicates, seed, blocks
-    )
-    return PCEInterval(*(float(limit.reshape(())) for limit in several))
+    null = None if null is None else null.reshape(-1, 1)
+    limits = pce_intervals(pit, null, blocks, coverage, grid, n_replicates, seed, pooled=True)
+    return PCEInterval(*(float(limit.reshape(())) for limit in limits))
 
 
 @single_threaded()
 def pce_intervals(
     pit: ProjectedPIT,
-    coverage: float,
-    grid: Tensor,
     null: Tensor | None,
-    n_replicates: int,
-    seed: int,
     blocks: Tensor | None = None,
+    coverage: float = 0.95,
+    levels: Tensor | None = None,
+    n_replicates: int = 999,
+    seed: int = 0,
+    *,
+    pooled: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`pce_interval` of several models at once, PITs (..., N, K), null (B, ...) or None: estimate, low and high, (...) each.
+    """`pce_interval` of G pre-ranks and several models, PITs (..., N, K): estimate, low and high, (..., G) each.
 
-    They share their bootstrap samples, so the interval of one does not depend on the others.
+    `null` (B, ..., G) holds their replicates, None: no pre-rank needs them. With `pooled` all projections are one pre-rank.
+    All share their bootstrap samples, so the interval of one does not depend on the others.
     """
-    grid = grid.double().to(pit.device)
+    grid = (centred_levels() if levels is None else levels).double().to(pit.device)
     curve = reliability_curve(pit, levels=grid).frequency.double()
-    estimate = (grid[:, None] - curve).abs().mean((-2, -1))
-    if _too_few(blocks):
+    sizes = [len(pit.names)] if pooled else [len(part.names) for part in pit.parts]
+    estimate = torch.stack([own.mean((-2, -1)) for own in (grid[:, None] - curve).abs().split(sizes, -1)], -1)
+    if blocks is not None and len(blocks.unique()) < FEWEST_BLOCKS:
         blank = torch.full_like(estimate, torch.nan)
         return estimate, blank, blank
     distances, n_units = _bootstrap(pit, grid, curve, n_replicates, seed, blocks)
-    margin = distances.mean(-1).quantile(coverage, dim=0) * _inflation(coverage, n_units)
+    margins = [own.mean(-1).quantile(coverage, dim=0) for own in distances.split(sizes, -1)]
+    margin = torch.stack(margins, -1) * _inflation(coverage, n_units)
     if null is not None:
-        margin = torch.maximum(margin, _quantile_of_null(null, coverage).to(margin).reshape(margin.shape))
-    elif len(pit.names) == 1 and blocks is None and pit.pick is None:
-        part = pit.parts[0]
-        margin = margin.clamp_min(pce_null(pit.n_cases, levels=grid.cpu(), n_members=part.n_members).quantile(coverage))
+        margin = torch.maximum(margin, null.double().quantile(coverage, dim=0, interpolation="higher").to(margin))
+    elif blocks is None and pit.pick is None:
+        least = [_known_quantile(pit, g, grid, coverage) if size == 1 else 0.0 for g, size in enumerate(sizes)]
+        margin = torch.maximum(margin, margin.new_tensor(least))
     return estimate, (estimate - margin).clamp_min(0.0), (estimate + margin).clamp_max(1.0)
 
 
-@single_threaded()
-def pce_intervals_of_groups(
-    pit: ProjectedPIT,
-    null: Tensor | None,
-    blocks: Tensor | None,
-    coverage: float = 0.95,
-    n_replicates: int = 999,
-    seed: int = 0,
-) -> list[PCEInterval]:
-    """`pce_interval` of each pre-rank, PITs (N, K), null (B, G) or None, from one bootstrap of the cases for all."""
-    if null is None:
-        return [
-            pce_interval(pit.of(part.prerank), coverage, n_replicates=n_replicates, seed=seed, blocks=blocks)
-            for part in pit.parts
-        ]
-    grid = centred_levels().to(pit.device)
-    curve = reliability_curve(pit, levels=grid).frequency.double()
-    sizes = [len(part.names) for part in pit.parts]
-    estimates = [float(own.mean()) for own in (grid[:, None] - curve).abs().split(sizes, -1)]
-    if _too_few(blocks):
-        return [PCEInterval(estimate, math.nan, math.nan) for estimate in estimates]
-    distances, n_units = _bootstrap(pit, grid, curve, n_replicates, seed, blocks)
-    inflation = _inflation(coverage, n_units)
-    found = []
-    for g, (estimate, own) in enumerate(zip(estimates, distances.split(sizes, -1), strict=True)):
-        margin = float(own.mean(-1).quantile(coverage)) * inflation
-        margin = max(margin, float(_quantile_of_null(null[:, g], coverage)))
-        found.append(PCEInterval(estimate, max(estimate - margin, 0.0), min(estimate + margin, 1.0)))
-    return found
-
-
-def _too_few(blocks: Tensor | None) -> bool:
-    return blocks is not None and len(blocks.unique()) < FEWEST_BLOCKS
+def _known_quantile(pit: ProjectedPIT, g: int, levels: Tensor, coverage: float) -> float:
+    """The quantile of a calibrated projection's PCE, from N and M alone."""
+    return float(pce_null(pit.n_cases, levels=levels.cpu(), n_members=pit.parts[g].n_members).quantile(coverage))
 
 
 def _inflation(coverage: float, n_units: int) -> float:
@@ -139,10 +113,6 @@ def _inflation(coverage: float, n_units: int) -> float:
 
     student = stdtrit(max(1, n_units - 1), 0.5 + coverage / 2) / ndtri(0.5 + coverage / 2)
     return float(math.sqrt(n_units / max(1, n_units - 1)) * student)
-
-
-def _quantile_of_null(null: Tensor, coverage: float) -> Tensor:
-    return null.double().quantile(coverage, dim=0, interpolation="higher")
 
 
 def _bootstrap(
@@ -179,5 +149,5 @@ def _bootstrap(
         return first_row[:, :1] + chosen.T[:, None, :]
 
     centre = curve.reshape(points.n_sets, *curve.shape[-2:])
-    distances = points.replicates(rows, n_replicates, 1, torch.ones_like(centre), centre).pce
+    distances = points.replicates(rows, n_replicates, 1, None, centre).pce
     return distances.reshape(n_replicates, *pit.lead, distances.shape[-1]), pit.n_cases

@@ -181,7 +181,7 @@ def _of_all_cases(
     if isinstance(forecast, Ensemble) and not isinstance(how, SmoothRank):
         points = _points(forecast, forecast, y)
     if _has_one_pool(forecast, how):
-        members, view = forecast.draws_and_view(n_draws, seed, ids)  # type: ignore[union-attr]
+        members, view = forecast.draws_and_view(y, n_draws, seed, ids)  # type: ignore[union-attr]
     else:
         view = _view(forecast, points, y, seed, ids, isinstance(how, SmoothRank))
     weights, pick, exact = None, None, True
@@ -220,8 +220,11 @@ def _noted(part: PreRankPIT, note: str) -> PreRankPIT:
 
 
 def _has_one_pool(forecast: Forecast, how: How | None) -> bool:
-    """Whether a law gives the draws to rank and what pre-ranks ask at once, because draws cost most of the work."""
-    return hasattr(forecast, "draws_and_view") and (how is None or isinstance(how, RandomisedRank | EmpiricalRank))
+    """Whether a law gives the draws to rank and what pre-ranks ask at once, because draws cost most of the work.
+
+    Among these draws are copies of the observation, which an empirical rank counts as below it.
+    """
+    return hasattr(forecast, "draws_and_view") and (how is None or isinstance(how, RandomisedRank))
 
 
 def _slices(forecast: Forecast, y: Tensor, how: How | None, n_draws: int) -> list[slice]:

@@ -1,6 +1,5 @@
 """Tests of calibration: is the PCE larger than expected under calibration?"""
 
-import math
 from collections.abc import Iterable
 from itertools import accumulate
 from typing import NamedTuple
@@ -13,17 +12,14 @@ from prerank._parallel import single_threaded
 from prerank.arrays.conversion import accepts_arrays
 from prerank.calibration.adjustment import holm
 from prerank.calibration.checks import require_exponent, require_whole
-from prerank.calibration.exchange import Replicates, picked_replicates
-from prerank.calibration.null import REPLICATES
+from prerank.calibration.evidence import Chunk, Evidence, Plan, shares_of
+from prerank.calibration.exchange import Replicates
 from prerank.calibration.power import projection_power
 from prerank.calibration.projected_pits import PreRankPIT, ProjectedPIT
-from prerank.calibration.random_signs import Setting, SignTest, calibrated_spread, sign_sums, signs_of
+from prerank.calibration.random_signs import Setting, signs_of
 from prerank.calibration.reliability import centred_levels, pce
-from prerank.calibration.row_test import FEWEST_SIGNS, FEWEST_STEPS, Picked, RowTest, row_of, step_down
+from prerank.calibration.row_test import FEWEST_SIGNS, FEWEST_STEPS, RowTest, row_of, step_down
 from prerank.inputs.checks import require_case_weights
-
-LEVEL = 0.05
-MOST_GROUPS = int(LEVEL * (REPLICATES + 1))  # of more, no adjusted p-value could reach the level
 
 
 class PCETest(NamedTuple):
@@ -100,19 +96,11 @@ def pce_test(
     pce(pit, case_weights=case_weights)  # refuses what is not a PIT or a weight
     shares = None
     if case_weights is not None:
-        shares = require_case_weights(case_weights, "case_weights", (pit.n_cases,)).to(pit.device).double()
-        shares = shares / shares.sum()
+        shares = shares_of(require_case_weights(case_weights, "case_weights", (pit.n_cases,)).to(pit.device))
     labels = None if blocks is None else _numbered(blocks, pit)
     grid = (centred_levels(n_levels) if levels is None else levels).double().to(pit.device)
-    n_blocks = None if labels is None else int(labels.max()) + 1
-    setting = Setting(pit.n_cases, grid, seed, n_blocks, None if shares is None else float(shares.square().sum()))
-    sums = sign_sums(pit, torch.arange(pit.n_cases, device=pit.device), setting, labels, shares)
-    signs = signs_of(pit, sums, setting, calibrated_spread(pit, setting, shares))
-
-    def picked(columns: slice, part: PreRankPIT, count: int) -> Replicates | None:
-        return picked_replicates(pit.of(part.prerank), grid, shares, signs.spread[..., columns], count, exponent, seed)
-
-    return assembled(pit, signs, picked, setting, n_replicates, exponent, n_groups)
+    plan = Plan.of(pit.n_cases, grid, seed, labels, shares, n_replicates, exponent, n_groups)
+    return pce_test_of(Chunk(plan, pit, torch.arange(pit.n_cases, device=pit.device), labels, shares))
 
 
 def _numbered(blocks: Tensor, pit: ProjectedPIT) -> Tensor:
@@ -122,16 +110,15 @@ def _numbered(blocks: Tensor, pit: ProjectedPIT) -> Tensor:
     return torch.unique(blocks.to(pit.device), return_inverse=True)[1]
 
 
-def assembled(
-    pit: ProjectedPIT,
-    signs: SignTest,
-    picked: Picked,
-    setting: Setting,
-    n_replicates: int,
-    exponent: float,
-    n_groups: int,
-) -> PCETest:
-    """The test, from sums by signs and a function that picks points."""
+def pce_test_of(evidence: Evidence) -> PCETest:
+    """The test of cases in memory, or of the sums over chunks of them."""
+    plan, pit = evidence.plan, evidence.pit
+    setting, n_replicates, exponent = plan.setting, plan.n_replicates, plan.exponent
+    signs = signs_of(pit, evidence.sums, setting, evidence.spread)
+
+    def picked(columns: slice, part: PreRankPIT, count: int) -> Replicates | None:
+        return evidence.picked(part, signs.spread[..., columns], count)
+
     ends = list(accumulate(len(part.names) for part in pit.parts))
     weighted = setting.weighted or pit.pick is not None
     # neither a single projection nor those of few cases are compared with signs
@@ -148,7 +135,7 @@ def assembled(
     first = rows(n_replicates)
     found = _together(first, setting)
     factor = len(first) if setting.is_small(FEWEST_STEPS) else 1  # Holm's method multiplies
-    enough = enough_replicates(n_groups * factor)
+    enough = plan.n_enough(factor)
     if enough > n_replicates:
         small = found["adjusted_p_value"].amin(-1) <= 10 / (n_replicates + 1)
         # what more replicates could have given, had a p-value asked for them; several that tie can do no more
@@ -198,11 +185,6 @@ def _together(rows: list[RowTest], setting: Setting) -> dict[str, Tensor]:
         "projection_p_value": torch.cat([row.projection_p_value for row in rows], -1),
         "attainable": attainable,
     }
-
-
-def enough_replicates(n_groups: int) -> int:
-    """How many replicates can give a p-value at the level after adjustment for so many groups, with one to spare."""
-    return math.ceil(2 * n_groups / LEVEL) - 1
 
 
 @single_threaded()

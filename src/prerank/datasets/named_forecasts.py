@@ -11,9 +11,7 @@ import numpy as np
 
 from prerank._progress import progress_bar, silent
 from prerank.datasets import download as downloads
-from prerank.datasets.cache import cache_folder, data_folder
-from prerank.datasets.digest import Digest, Sha256, matches, verify
-from prerank.datasets.download import GITHUB, Upstream
+from prerank.datasets.download import GITHUB, Digest, Sha256, Upstream, cache_folder, data_folder, matches, verify
 from prerank.io import Matched, Naming, read_forecasts
 from prerank.io.errors import DataError
 

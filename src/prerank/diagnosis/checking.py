@@ -1,7 +1,7 @@
 """`check`: the one call a forecaster makes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -9,12 +9,12 @@ from torch import Tensor
 from prerank._parallel import single_threaded
 from prerank.arrays import as_tensor
 from prerank.arrays.labels import is_pandas, label_text
-from prerank.calibration import LEVEL, PCETest, ProjectedPIT, hidden_error, pce_test
+from prerank.calibration import PCETest, ProjectedPIT, hidden_error, pce_test
 from prerank.calibration.checks import require_exponent, require_whole
 from prerank.calibration.confidence import FEWEST_BLOCKS
-from prerank.calibration.testing import MOST_GROUPS
+from prerank.calibration.evidence import LEVEL, MOST_GROUPS
 from prerank.diagnosis.data_warnings import about_data
-from prerank.diagnosis.execution import Asked, Source, prepare, source_of
+from prerank.diagnosis.execution import Asked, Source, pits_and_test, prepare, source_of
 from prerank.diagnosis.groups import GroupedCheck, crossed_labels, grouped
 from prerank.diagnosis.reproduce import call_of
 from prerank.diagnosis.result import Check, tables
@@ -25,45 +25,34 @@ from prerank.inputs.lazy_members import LazyMembers
 from prerank.preranks import PreRank
 
 
+class _Options(TypedDict, total=False):
+    """What `check` takes by name besides `by`, which says what it returns."""
+
+    axes: Sequence[str] | Mapping[str, str] | None
+    joint: str | Sequence[str] | None
+    scale: Literal["auto", "pooled", "none"]
+    case_weights: Any
+    observation_weights: Any
+    blocks: Any
+    case_ids: Any
+    n_draws: int
+    n_replicates: int
+    exponent: float
+    seed: int
+
+
+Preranks = Sequence[PreRank] | PreRank | None
+
+
 @overload
 def check(
-    y: Any,
-    forecast: Any,
-    preranks: Sequence[PreRank] | PreRank | None = None,
-    *,
-    axes: Sequence[str] | Mapping[str, str] | None = None,
-    joint: str | Sequence[str] | None = None,
-    scale: Literal["auto", "pooled", "none"] = "auto",
-    case_weights: Any = None,
-    observation_weights: Any = None,
-    blocks: Any = None,
-    case_ids: Any = None,
-    n_draws: int = 100,
-    n_replicates: int = 999,
-    exponent: float = 1,
-    seed: int = 0,
-    by: None = None,
+    y: Any, forecast: Any, preranks: Preranks = None, *, by: None = None, **options: Unpack[_Options]
 ) -> Check: ...
 
 
 @overload
 def check(
-    y: Any,
-    forecast: Any,
-    preranks: Sequence[PreRank] | PreRank | None = None,
-    *,
-    axes: Sequence[str] | Mapping[str, str] | None = None,
-    joint: str | Sequence[str] | None = None,
-    scale: Literal["auto", "pooled", "none"] = "auto",
-    case_weights: Any = None,
-    observation_weights: Any = None,
-    blocks: Any = None,
-    case_ids: Any = None,
-    n_draws: int = 100,
-    n_replicates: int = 999,
-    exponent: float = 1,
-    seed: int = 0,
-    by: Any,
+    y: Any, forecast: Any, preranks: Preranks = None, *, by: Any, **options: Unpack[_Options]
 ) -> GroupedCheck: ...
 
 
@@ -177,7 +166,7 @@ def check_of(source: Source, asked: Asked, rows: Tensor | None, notes: list[str]
             raise ValueError(
                 f"all {len(weights)} case_weights are zero; give one of them a positive weight, or leave the group out"
             )
-    pit, test = source.test(rows, labels, weights, n_groups)
+    pit, test = pits_and_test(source, rows, labels, weights, n_groups)
     if not pit.exact:
         notes.append(f"PITs: {pit.method}")
     if source.cases.observation_weights is not None:

@@ -97,6 +97,14 @@ def require_members(ensemble: Ensemble, what: str = "the forecast", remedy: str 
         )
 
 
+def require_sound(forecast: Forecast, remedy: str = DROP_MEMBERS) -> None:
+    """Refuse members or parameters that are no numbers."""
+    if isinstance(forecast, Ensemble):
+        require_members(forecast, remedy=remedy)
+    else:
+        require_parameters(forecast)
+
+
 def require_parameters(forecast: Forecast) -> None:
     """Refuse a `GaussianMixture` with parameters that are no numbers, or factors that are no Cholesky factors."""
     if not isinstance(forecast, GaussianMixture) or forecast.loc.requires_grad or forecast.scale_tril.requires_grad:

@@ -93,12 +93,9 @@ class InUnits(Distribution):
         """Chunks of cases for `draws_and_view` of so many draws."""
         return self.law.slices_to_rank(n_draws)
 
-    def draws_and_view(self, n_draws: int, seed: int, case_ids: Tensor) -> tuple[Ensemble, View]:
+    def draws_and_view(self, y: Tensor, n_draws: int, seed: int, case_ids: Tensor) -> tuple[Ensemble, View]:
         """As the law's, in these units."""
-        drawn, view = self.law.draws_and_view(n_draws, seed, case_ids)
-        assert isinstance(view, PoolView)
-        scaled = PoolView(view.forecast, seed, case_ids, points=view.points, exponent=view.exponent, unit=self.unit)
-        return Ensemble(drawn.members / self.unit.to(drawn.members)), scaled
+        return self.law.draws_and_view(y, n_draws, seed, case_ids, self.unit)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density of `value` (*sample, N, D)."""

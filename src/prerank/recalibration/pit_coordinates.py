@@ -17,7 +17,16 @@ _LEARNT_FROM = 250
 
 @dataclass(frozen=True, eq=False)
 class _Frugal(DistributionView):
-    """A view with few reference draws: a tilt asks for the joint CDF at hundreds of points per case."""
+    """A view with few reference draws: a tilt asks for the joint CDF at hundreds of points per case.
+
+    A forecast that keeps a pool of its own answers from its first half alone: the draws of a fit come from the second.
+    """
+
+    @property
+    def covariance(self) -> Tensor:
+        if hasattr(self.forecast, "reference_covariance"):
+            return self.forecast.reference_covariance
+        return super().covariance
 
     def draws(self, name: str, n_draws: int) -> Ensemble:
         return reference_draws(self.forecast, min(n_draws, _LEARNT_FROM), self.seed, name, self.case_ids)

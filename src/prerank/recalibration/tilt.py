@@ -92,7 +92,7 @@ class Tilt:
         def pits(some: slice, part: Distribution) -> Tensor:
             ids = cases[some]
             if isinstance(part, Tilted):
-                drawn = part.draws_to_rank(self.n_draws, "draws of the tilt").members
+                drawn = part.draws_to_rank(held_out.y[some], self.n_draws, "draws of the tilt").members
             else:
                 drawn = equally_weighted_draws(part, self.n_draws, held_out.seed, "draws of the tilt", ids).members
             points = torch.cat([held_out.y[some][:, None].to(drawn), drawn], 1)

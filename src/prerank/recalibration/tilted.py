@@ -15,6 +15,7 @@ from prerank._wording import shape_in_words
 from prerank.forecasts import Ensemble, can_be_cut, case_by_case, equally_weighted_draws
 from prerank.forecasts.batching import CaseByCase
 from prerank.preranks import view_of
+from prerank.preranks.exchangeable_points import spread_matrix
 from prerank.randomness import case_keys, uniform
 from prerank.recalibration.basis import log_tilt
 from prerank.recalibration.batching import may_be_spread, select, some_cases
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-POOL_PER_DRAW = 2
+POOL_PER_DRAW = 1
 MOST_KEPT = 1 << 26  # numbers of a pool that is kept
 LARGEST_POOL = 10  # times the usual one: beyond it a few copies cost less than draws
 
@@ -243,31 +244,29 @@ class Tilted(Distribution):
         """Chunks of cases for `draws_and_view` of so many draws."""
         return some_cases(self.root, self.values_per_case(self._points_to_rank(n_draws)), self.theta.device)
 
-    def draws_and_view(self, n_draws: int, seed: int, case_ids: Tensor) -> tuple[Ensemble, "View"]:
-        """Draws (N, M, D) to rank, and a view of all that pre-ranks may ask: from the two halves of one pool.
+    def draws_and_view(
+        self, y: Tensor, n_draws: int, seed: int, case_ids: Tensor, unit: Tensor | None = None
+    ) -> tuple[Ensemble, "View"]:
+        """Draws (N, M, D) to rank observations y (N, D) among, and a view of all that pre-ranks may ask: from one pool.
 
-        The view does not know the draws that are ranked, so they stay exchangeable with the observation.
+        The view knows the pool and the observation, each with its share, and not which is which. With a `unit` (D,) the
+        observations are in these units, and so are the draws and what the view is asked.
         """
         from prerank.recalibration.one_pool import PoolView
 
         ids, n_points, stream = case_ids.cpu(), self._points_to_rank(n_draws), "ranked members"
-        members, exponent = self._pool_of(n_points, seed, stream, ids)
-        half = n_points // 2
-        share = torch.softmax(exponent[:, half:], -1)
-        pick = picked(share, _steps(n_draws, seed, stream, ids.to(members.device)))
-        drawn = taken(members[:, half:], pick)
-        known = exponent[:, half:].gather(-1, pick)
-        worth = 1 / share.square().sum(-1)
-        # a larger pool of the same stream would begin with the draws that the view knows
-        drawn = self._with_more(drawn, worth, half, seed, f"{stream}, more of them", ids)
-        view = PoolView(self, seed, case_ids, points=members[:, :half], exponent=exponent[:, :half])
-        if bool((worth >= n_draws).all()):
-            self._known.add(drawn, known)
-        return Ensemble(drawn), view
+        pool = equally_weighted_draws(self.root, n_points, seed, f"pool for {stream}", ids).members
+        known = torch.cat([(y if unit is None else y * unit.to(y))[:, None].to(pool), pool], 1)
+        exponent = self._exponent(known)
+        asked = known if unit is None else known / unit.to(known)
+        asked = torch.cat([y[:, None], asked[:, 1:]], 1)  # copies of the observation are to tie with it
+        keys = case_keys(seed, ids.to(pool.device), "resampling", stream)
+        drawn = taken(asked, _beside_the_first(torch.softmax(exponent, -1), keys, n_draws))
+        return Ensemble(drawn), PoolView(self, seed, case_ids, points=known, exponent=exponent, unit=unit)
 
     def _points_to_rank(self, n_draws: int) -> int:
-        """Points of a pool of which each half is worth two draws for every one that is ranked."""
-        return max(2 * POOL_PER_DRAW * n_draws, self.pool_worth(2 * POOL_PER_DRAW * n_draws))
+        """Points of a pool that is worth `POOL_PER_DRAW` draws for every one that is ranked."""
+        return min(math.ceil(POOL_PER_DRAW * n_draws / self.share), max(self.largest, POOL_PER_DRAW * n_draws))
 
     def in_units(self, units: Tensor) -> Distribution:
         """The same forecast with each target divided by a number (D,)."""
@@ -279,12 +278,22 @@ class Tilted(Distribution):
         """Draws (N, M, D) for PITs to be learnt from: at even steps through the first half of the pool of the moments."""
         return self._from_pool(n_draws, stream, slice(0, -(-self.pool // 2)))
 
-    def draws_to_rank(self, n_draws: int, stream: str) -> Ensemble:
-        """Draws (N, M, D) that are independent of `reference_draws`: at even steps through the pool's second half.
+    @property
+    def reference_covariance(self) -> Tensor:
+        """Covariance (N, D, D) up to a factor, of the first half of the pool of the moments."""
+        members, exponent = (part[:, : -(-self.pool // 2)] for part in self._kept)
+        return spread_matrix(members, torch.softmax(exponent, -1))
 
-        With few effective draws some are copies; the ranking likelihood, which needs M of them, loses about 1/M by each.
-        """
-        return self._from_pool(n_draws, stream, slice(self.pool // 2, None))
+    def draws_to_rank(self, y: Tensor, n_draws: int, stream: str) -> Ensemble:
+        """Draws (N, M, D) to rank observations y (N, D) among, that are independent of `reference_draws`."""
+        members, exponent = (part[:, self.pool // 2 :] for part in self._kept)
+        y = y[:, None].to(members)
+        exponent = torch.cat([self._exponent(y), exponent], -1)
+        keys = case_keys(self.pits.seed, self.case_ids.to(members.device), "resampling", stream)
+        pick = _beside_the_first(torch.softmax(exponent, -1), keys, n_draws)
+        drawn = taken(torch.cat([y, members], 1), pick)
+        self._known.add(drawn, exponent.gather(-1, pick))
+        return Ensemble(drawn)
 
     @property
     def draws_in_pool(self) -> int:
@@ -393,6 +402,19 @@ def _steps(n_draws: int, seed: int, stream: str, ids: Tensor) -> Tensor:
 def even_steps(start: Tensor, count: int) -> Tensor:
     """Numbers (n, M) at even steps through (0, 1) from a start (n, 1)."""
     return (torch.arange(count, device=start.device) + start) / count
+
+
+def _beside_the_first(share: Tensor, keys: Tensor, n_draws: int) -> Tensor:
+    """Which of P points with shares (n, P) to rank the first among, (n, M), so that it is exchangeable with them.
+
+    If the first is an observation that comes from the law, and the others are a pool with importance weights, then the
+    observation is each of these P points with a probability of that point's share, given all of them. So are M + 1 places at
+    even steps through the shares, end joined to beginning, if they begin at random. The observation gets one of these, at
+    random within its own share, and the draws get the others. However small the pool is, ranks are then uniform; a small
+    one costs power, because draws are copies of the observation more often.
+    """
+    begin = share[:, :1].double() * uniform(keys, (1,))
+    return picked(share, (begin + torch.arange(1, n_draws + 1, device=share.device) / (n_draws + 1)) % 1.0)
 
 
 def picked(share: Tensor, u: Tensor) -> Tensor:

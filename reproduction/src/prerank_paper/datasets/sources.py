@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prerank._progress import progress_bar, silent
-from prerank.datasets.cache import cache_folder, data_folder
-from prerank.datasets.digest import GitBlob, matches
-from prerank.datasets.download import GITHUB, Upstream, download
+from prerank.datasets.download import GITHUB, GitBlob, Upstream, cache_folder, data_folder, download, matches
 from prerank.io import DataError, DownloadError, IntegrityError
 from prerank_paper.datasets.catalogue import PAPER_DATASETS, Copy, Dataset
 from prerank_paper.datasets.mirror import MirrorEntry, entries, raw_file
