@@ -132,7 +132,7 @@ def table(records: pd.DataFrame) -> str:
         return f"| {' | '.join([*map(str, cells), *numbers])} |"
 
     for (kind, cases, members, by), some in part.groupby(["kind", "cases", "members", "by case"], sort=False):
-        lines.append(line(some, kind, cases, members, "yes" if by else "no"))
+        lines.append(line(some, kind, int(cases), int(members), "yes" if by else "no"))
     lines.append(line(part, "all", "", "", ""))
     lines += [
         "",

@@ -38,7 +38,18 @@ TILT = FittedTilt(
 EYE = torch.eye(2).double()
 LAW = FittedErrorLaw(
     *(TWO, 0 * TWO, TWO, TWO, 0 * TWO, 0 * EYE, TWO, 0 * TWO, TWO, EYE, 5.0, 0.1),
-    *(None, 0, "equal", 0.5, "errors", 0.7, torch.ones(4, 2).double(), 0.01, 1.0, 0.1, 0.05),
+    *(
+        None,
+        0,
+        "equal",
+        0.5,
+        "groups",
+        0.0,
+        0 * torch.ones(4).double(),
+        torch.ones(4, 2).double(),
+        torch.ones(4).double(),
+    ),
+    *(TWO, torch.ones(3, 2).double(), torch.ones(3, 2).double(), 0.01, 1.0, 0.1, 0.05),
 )
 KNOWN = {"n_cases": 9, "n_targets": 2, "n_features": 0, "n_folds": 5, "seed": 0, "tied": [0.0, 0.0]}
 NAN = torch.full((2,), torch.nan).double()
@@ -54,6 +65,10 @@ def forge(path, step, change=None, **known):
         change(tensors, about)
     _FORMAT.write(path, tensors, about)
     return path
+
+
+def no_tensor(name):
+    return lambda tensors, _: tensors.pop(f"0.{name}")
 
 
 def tensor(name, value):
@@ -105,7 +120,12 @@ FORGED = {
     "errors of no size": (LAW, tensor("unit", 0 * TWO), "unit is not positive"),
     "no freedom": (LAW, field("freedom", 0.0), "freedom=0.0"),
     "a shape of its own": (LAW, field("shape", "round"), "shape is none"),
-    "points of no shape": (LAW, field("shape", "t"), "points go with the shape of past errors"),
+    "groups of no shape": (LAW, field("shape", "t"), "groups go with their shape"),
+    "groups of no size": (LAW, tensor("group_sizes", torch.zeros(4).double()), "group_sizes are not positive"),
+    "too few centres": (LAW, tensor("group_centres", torch.ones(3, 2).double()), "group_centres is not of shape"),
+    "bumps without a width": (LAW, no_tensor("bump_width"), "bumps have a width, centres and heights"),
+    "bumps of no width": (LAW, tensor("bump_width", 0 * TWO), "bump_width is not positive"),
+    "bumps elsewhere": (LAW, tensor("bump_centres", torch.ones(3, 3).double()), "bump_centres is not of shape"),
     "a pattern of its own": (LAW, field("pattern", "plaid"), "pattern is none"),
     "members that were not": (LAW, field("n_members", 3), "members are others"),
     "a move the other way": (LAW, tensor("moves", -torch.ones(2, 2).double()), "moves have a scale"),

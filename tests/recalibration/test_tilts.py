@@ -232,8 +232,9 @@ def judged(mixed, observed, held_out):
         y = observed(law, 1)
         given = held_out(y, weights=weights, preranks=(Marginal(), Location()), features=features)
         lead = () if features is None else (features.values.shape[1],)
+        by_fold = torch.stack([THETA.expand(*lead, 2, 3) * (1 + 0.1 * f) for f in range(given.folds.n_folds)])
         candidates = [
-            Candidate(ridge, size * THETA.expand(*lead, 2, 3), None, normal(12, seed=place), features)
+            Candidate(ridge, size * THETA.expand(*lead, 2, 3), size * by_fold, normal(12, seed=place), features)
             for place, (ridge, size) in enumerate(((1.0, 0.5), (0.1, 1.0)))
         ]
         asked = []
@@ -268,6 +269,9 @@ def test_the_preferred_candidate_is_kept_if_it_is_harmless(judged, monkeypatch):
     torch.testing.assert_close(step.corrected, expected, atol=1e-4, rtol=0)
     assert (step.groups, step.preranks) == ((("marginal", 2), ("location", 1)), OLD.preranks)
     assert (step.n_reference, step.pool, step.seed, step.n_features, step.centre) == (10, 50, 0, 0, None)
+    # the next step learns from tilts that were fitted without the case's fold
+    assert torch.equal(step.out_of_fold.theta, candidates[1].without[given.folds.fold])
+    assert step.out_of_fold.case_ids.tolist() == list(range(12))
 
 
 def test_a_harmful_candidate_gives_way_to_a_more_cautious_one_and_then_to_no_change(judged, monkeypatch):
@@ -306,7 +310,11 @@ def test_a_tilt_by_features_keeps_their_centre_and_spread(judged, monkeypatch, t
     coefficients = by_case(step.theta, features.values)[:, None]
     weight = torch.softmax((legendre(pits, 2) * coefficients).sum((-2, -1)).double(), 1)
     assert step.own_weight == pytest.approx(float((given.weights * weight[:, 0]).sum()) / 12, rel=1e-4)
+    for case, fold in enumerate(given.folds.fold.tolist()):
+        expected = by_case((1 + 0.1 * fold) * step.theta, features.values)[case]
+        torch.testing.assert_close(step.out_of_fold.theta[case], expected)
     idle, *_ = judged(None, {}, monkeypatch, features, tilt)
+    assert idle.out_of_fold is None
     assert torch.equal(idle.theta, torch.zeros(2, 2, 3).double())
     assert idle.n_features == 2
     write(tmp_path / "idle", (idle,), {})  # a file takes no tensor that is a view of itself

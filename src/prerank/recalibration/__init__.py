@@ -5,7 +5,12 @@ Also what others have published to the same end, in the same interface, and join
 
 from prerank.recalibration.about_mean import members_about_mean
 from prerank.recalibration.affine import Affine
-from prerank.recalibration.copula_coupling import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
+from prerank.recalibration.copula_coupling import (
+    EnsembleCopulaCoupling,
+    RecalibratedMargins,
+    SchaakeShuffle,
+    members_in_order,
+)
 from prerank.recalibration.dressing import Dressing
 from prerank.recalibration.error_law import ErrorLaw
 from prerank.recalibration.joint_from_margins import (
@@ -58,6 +63,7 @@ __all__ = [
     "marginal_quantiles",
     "margins_kept",
     "members_about_mean",
+    "members_in_order",
     "recalibrate_over_time",
     "split_by_time",
 ]

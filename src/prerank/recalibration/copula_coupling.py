@@ -15,7 +15,9 @@ from torch.distributions import Distribution
 from prerank._chunks import chunks
 from prerank._parallel import in_threads, single_threaded
 from prerank._parameters import require_whole
+from prerank._wording import counted
 from prerank.arrays import as_observations
+from prerank.arrays.conversion import described
 from prerank.arrays.labels import Axes
 from prerank.forecasts import Ensemble, GaussianMixture, equally_weighted_draws
 from prerank.inputs.checks import require_observations
@@ -123,11 +125,7 @@ class EnsembleCopulaCoupling:
         if isinstance(checked, Distribution):
             raw = equally_weighted_draws(checked, self.n_draws, self.seed, "raw members")
         assert isinstance(raw, Ensemble)
-        if raw.weights is not None:
-            raise ValueError(
-                "the members carry weights, and copula coupling has ranks only; pass equally weighted members, such as "
-                "draws of the forecast"
-            )
+        _require_equal_weights(raw)
         return Ensemble(_in_the_order_of(raw.members, self.margins_.quantiles(checked, raw.n_members), self.seed))
 
 
@@ -186,6 +184,70 @@ class SchaakeShuffle:
         keys = case_keys(self.seed, torch.arange(len(sorted_members), device=self.history_.device), "past observations")
         picked = uniform(keys, (len(self.history_),)).argsort(-1)[:, :n_draws]
         return Ensemble(_in_the_order_of(self.history_[picked], sorted_members, self.seed))
+
+
+@single_threaded()
+@torch.no_grad()
+def members_in_order(forecast: GaussianMixture, members: Ensemble, seed: int = 0) -> Ensemble:
+    """As many members of a law as a raw ensemble has, even quantiles of its margins in the order of the raw members.
+
+    Quantiles are at levels m / (M + 1). For those who want exactly M members of a corrected ensemble, each to stand for the
+    raw member that it came from: ensemble copula coupling (Schefzik, Thorarinsdottir and Gneiting 2013) with the margins of
+    the law. How targets belong together is the raw ensemble's, right or wrong. The result is made of quantiles, which
+    are no independent draws: fair scores of it are too low, and a check may reject a right law.
+
+    Parameters
+    ----------
+    forecast : GaussianMixture
+        The law, such as `ErrorLaw` makes, of n_cases cases.
+    members : Ensemble
+        The raw members (n_cases, n_members, n_targets), equally weighted.
+    seed : int, default 0
+        Seed of the order of equal members.
+
+    Returns
+    -------
+    Ensemble
+        Members (n_cases, n_members, n_targets).
+
+    See Also
+    --------
+    members_about_mean : Draws about the mean, with the dependence of the law.
+
+    Examples
+    --------
+    >>> law = GaussianMixture(torch.zeros(1, 1), torch.zeros(1, 1, 2), torch.eye(2)[None, None])
+    >>> raw = Ensemble(torch.tensor([[[1.0, 5.0], [3.0, 4.0], [2.0, 6.0]]]))
+    >>> members_in_order(law, raw).members[0]
+    tensor([[-0.6745,  0.0000],
+            [ 0.6745, -0.6745],
+            [ 0.0000,  0.6745]])
+    """
+    if not isinstance(forecast, GaussianMixture):
+        raise TypeError(
+            f"members_in_order takes a GaussianMixture, whose margins have quantiles, got {described(forecast)}; "
+            "use members_about_mean"
+        )
+    if not isinstance(members, Ensemble) or members.members.shape[::2] != forecast.loc.shape[::2]:
+        raise ValueError(
+            f"members_in_order needs the raw Ensemble of the same {counted(len(forecast.loc), 'case')} and "
+            f"{counted(forecast.n_targets, 'target')}, got {described(members)}"
+        )
+    _require_equal_weights(members)
+    law = margins(forecast)
+    by_level = type(law)(*(part[:, None] for part in law))  # (N, 1, D, C)
+    levels = torch.arange(1, members.n_members + 1, dtype=torch.float64, device=forecast.loc.device)
+    scores = torch.special.ndtri(levels / (members.n_members + 1)).to(law.loc)
+    quantiles = from_normal_scores(scores[:, None].expand(len(law.loc), -1, forecast.n_targets), by_level)
+    return Ensemble(_in_the_order_of(members.members, quantiles, seed))
+
+
+def _require_equal_weights(members: Ensemble) -> None:
+    if members.weights is not None:
+        raise ValueError(
+            "the members carry weights, and copula coupling has ranks only; pass equally weighted members, such as "
+            "draws of the forecast"
+        )
 
 
 def _in_the_order_of(template: Tensor, sorted_members: Tensor, seed: int) -> Tensor:

@@ -1,5 +1,6 @@
 """Whether an ensemble needs a law of errors at all: its calibration and its score on cases that the law has not seen."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -28,25 +29,36 @@ class Evidence(NamedTuple):
     changed: bool
 
 
-def evidence(ensemble: Ensemble, law: GaussianMixture, held_out: HeldOut) -> Evidence:
-    """Compare members with the law of every case by a fit without its fold.
+def evidence(
+    ensemble: Ensemble, seen: GaussianMixture, unseen: Callable[[], GaussianMixture], held_out: HeldOut
+) -> Evidence:
+    """Compare members with the law of every case, `unseen` by fits that know nothing of the case's fold.
 
     Scores are fair energy scores, of the members and of 100 independent draws of the law. The law is taken where it clearly
     scores better; where the members fail a test of calibration and it scores no worse; and where they fail beyond doubt
-    and as many draws of the law are nearer to calibration, since members that are wrong may score well.
+    and as many draws of the law are nearer to calibration, since members that are wrong may score well. Where members pass,
+    and not even the law that has `seen` all cases clearly scores better, there is no need of the others.
     """
     if ensemble.n_members == 1:
         return Evidence(None, 0.0, 0.0, 0.0, True)  # a single member is no law
     plain = Ensemble(ensemble.members, ensemble.weights)
     before = energy_score(held_out.y, plain).double()
-    after = energy_score(held_out.y, law, n_draws=100, seed=held_out.seed).double()
-    gain, error = held_out.gain(before - after)
+    score = held_out.gain(before)[0]
+
+    def gain_of(law: GaussianMixture) -> tuple[float, float]:
+        return held_out.gain(before - energy_score(held_out.y, law, n_draws=100, seed=held_out.seed).double())
+
     p_value, distance = _calibration(plain, held_out)
+    gain, error = gain_of(seen)
+    if p_value > LEVEL and gain <= _CLEARLY * error:
+        return Evidence(p_value, score, gain, error, False)
+    law = unseen()
+    gain, error = gain_of(law)
     changed = gain > _CLEARLY * error or (p_value <= LEVEL and gain > -error)
     if not changed and p_value <= _CERTAIN:
         drawn = law.ensemble(ensemble.n_members, held_out.seed, "members of the law")
         changed = _calibration(drawn, held_out)[1] < distance
-    return Evidence(p_value, held_out.gain(before)[0], gain, error, changed)
+    return Evidence(p_value, score, gain, error, changed)
 
 
 def moved_members(ensemble: Ensemble, law: GaussianMixture, held_out: HeldOut) -> Tensor | None:
@@ -61,7 +73,7 @@ def moved_members(ensemble: Ensemble, law: GaussianMixture, held_out: HeldOut) -
     if not step.changed or float(step.scale.max()) > _STRETCHED:
         return None
     assert isinstance(step.out_of_fold, Ensemble)
-    found = evidence(step.out_of_fold, law, held_out)
+    found = evidence(step.out_of_fold, law, lambda: law, held_out)
     if found.changed or found.p_value is None or found.p_value <= LEVEL:
         return None
     return torch.stack([step.shift, step.scale])

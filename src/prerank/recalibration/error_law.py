@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -124,13 +125,15 @@ class ErrorLaw:
         """
         ensemble = require_ensemble(forecast, "ErrorLaw")
         law = self._learnt(ensemble, held_out)
-        out_of_fold = self._out_of_fold(ensemble, held_out)
-        if not self.always:
-            law = replace(law, **evidence(ensemble, out_of_fold, held_out)._asdict())
+        unseen = cache(lambda: self._out_of_fold(ensemble, held_out))
+        if self.always:
+            return replace(law, out_of_fold=unseen())
+        features = None if held_out.features is None else held_out.features.raw
+        law = replace(law, **evidence(ensemble, law.law(ensemble, features), unseen, held_out)._asdict())
         if not law.changed:
             return law
-        moves = None if self.always else moved_members(ensemble, out_of_fold, held_out)
-        return replace(law, out_of_fold=out_of_fold) if moves is None else replace(law, moves=moves)
+        moves = moved_members(ensemble, unseen(), held_out)
+        return replace(law, out_of_fold=unseen()) if moves is None else replace(law, moves=moves)
 
     def _out_of_fold(self, ensemble: Ensemble, held_out: HeldOut) -> GaussianMixture:
         """The law of every case by a fit that has seen nothing of its fold, all that folds choose included."""

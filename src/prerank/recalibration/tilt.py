@@ -1,6 +1,6 @@
 """The tilt: one convex fit along the PITs of all pre-ranks at once, kept only where it is supported and harmless."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,9 +14,9 @@ from prerank.recalibration.basis import by_case, log_tilt
 from prerank.recalibration.batching import over_parts
 from prerank.recalibration.features import standardised
 from prerank.recalibration.guard import Guard, Verdict
-from prerank.recalibration.path import Path, ridge_path
+from prerank.recalibration.path import Candidate, Path, ridge_path
 from prerank.recalibration.pit_coordinates import OldPITs
-from prerank.recalibration.steps import HeldOut
+from prerank.recalibration.steps import NOT_SAVED, HeldOut
 from prerank.recalibration.tilted import Tilted
 
 N_BINS = 20
@@ -118,6 +118,9 @@ class Tilt:
         if chosen is not None:
             (gain, error), theta = held_out.gain(chosen.gain), chosen.theta
         by = theta if features is None else by_case(theta.to(pits.device), features.values)
+        out_of_fold = None
+        if chosen is not None:
+            out_of_fold = self._out_of_fold(law, held_out, old, chosen, verdict)
         exponent = log_tilt(pits, by)
         own = float((held_out.weights * torch.softmax(exponent, -1)[:, 0]).mean())
         shares = torch.softmax(exponent[:, 1:], -1)
@@ -137,8 +140,24 @@ class Tilt:
             self.n_reference,
             self.pool,
             held_out.seed,
-            *(() if features is None else (features.centre, features.spread)),
+            None if features is None else features.centre,
+            None if features is None else features.spread,
+            out_of_fold,
         )
+
+    def _out_of_fold(
+        self, law: Distribution, held_out: HeldOut, old: OldPITs, chosen: Candidate, verdict: Verdict
+    ) -> Tilted:
+        """The tilted forecast of every case by coefficients that were fitted without its fold."""
+        fold, without = held_out.folds.fold, chosen.without.to(held_out.y.device)
+        if chosen.features is None:
+            own = without[fold]
+        else:
+            own = torch.empty(len(fold), *without.shape[-2:]).to(without)
+            for f, theta in enumerate(without):
+                own[fold == f] = by_case(theta, chosen.features.values[fold == f])
+        tilted = Tilted(law, old, own, self.pool, share=verdict.effective_share)
+        return tilted.with_pool(tilted.pool_worth(_WORTH))
 
 
 def _distribution(forecast: Forecast) -> Distribution:
@@ -186,6 +205,7 @@ class FittedTilt:
     seed: int
     centre: Tensor | None = None
     spread: Tensor | None = None
+    out_of_fold: Tilted | None = field(default=None, repr=False, metadata=NOT_SAVED)
 
     @property
     def changed(self) -> bool:
