@@ -66,9 +66,10 @@ def cell_rows(error: str, n_blocks: int, repetitions: int, device: torch.device)
         for g, part in enumerate(pit.parts):
             own = pit.of(part.prerank)
             curves.setdefault(part.prerank, []).append(reliability_curve(own).frequency)
-            null = test.replicates[..., g]
-            estimate, low, high = pce_intervals(own, COVERAGE, levels, null, len(null), 0, blocks)
-            naive = pce_intervals(own, COVERAGE, levels, None, len(null), 0)
+            null = test.replicates[..., g, None]
+            with_blocks = pce_intervals(own, null, blocks, COVERAGE, levels, len(null))
+            estimate, low, high = (limit[..., 0] for limit in with_blocks)
+            naive = [limit[..., 0] for limit in pce_intervals(own, None, None, COVERAGE, levels, len(null))]
             corrected = in_quadrature(estimate, test.expected_pce[:, g])
             row = torch.stack([low, high, naive[1], naive[2], corrected, test.p_value[:, g]], -1)
             found.setdefault(part.prerank, []).append(row)

@@ -13,8 +13,8 @@ a decorator, which are most of the public ones here.
 
 Left alone is what no test on a CPU could tell: message texts and annotations; branches for a GPU, and functions that
 only such branches call; the size of a piece where work is cut into pieces (the last arguments of `chunks`, `blocks`,
-`at_once`, `over_cases`, and those of `lru_cache`), which costs time and memory and changes no number; and what is
-assigned to names that only these places read.
+`at_once`, `over_cases`, `by_columns`, and those of `lru_cache`), which costs time and memory and changes no number; and
+what is assigned to names that only these places read.
 
 A place in the code is sampled first, then one fault there; strata are modules, in proportion to their places. Tests
 run once under coverage; a mutant meets those tests of its package's folders that execute its statement, the fastest
@@ -67,6 +67,9 @@ CORE = (
     "datasets/splitting.py",
     "datasets/cleaning.py",
     "_parallel",
+    "diagnosis/plane.py",
+    "diagnosis/recommendation.py",
+    "plotting/plane.py",
 )
 TESTS = {
     "calibration": ("tests/calibration", "tests/diagnosis", "tests/test_bad_inputs.py"),
@@ -78,6 +81,8 @@ TESTS = {
     "training": ("tests/training", "tests/test_bad_inputs.py"),
     "datasets": ("tests/data", "tests/test_bad_inputs.py"),
     "_parallel": ("tests/test_parallel.py",),
+    "diagnosis": ("tests/diagnosis", "tests/test_bad_inputs.py"),
+    "plotting": ("tests/diagnosis", "tests/plotting"),
 }
 COPIED = ("src", "tests", "benchmarks", "docs", "README.md", "pyproject.toml")
 # Seconds of tests that a mutant meets, and those that a survivor meets after them: leaving out the slowest can only make the
@@ -322,7 +327,7 @@ def _only_on_a_gpu(tree: ast.Module) -> list[ast.AST]:
 
 
 # functions that cut work into pieces, and the place from which their arguments are no more than the size of a piece
-PIECES = {"chunks": 1, "blocks": 2, "at_once": 0, "over_cases": 3, "lru_cache": 0}
+PIECES = {"by_columns": 2, "chunks": 1, "blocks": 2, "at_once": 0, "over_cases": 3, "lru_cache": 0}
 
 
 def _only_the_size_of_a_chunk(tree: ast.Module) -> list[ast.AST]:

@@ -182,8 +182,8 @@ def judged(cell: Cell, forecast: Any, scores: dict[str, Tensor]) -> dict[str, fl
     return row | {name: float(values.mean()) for name, values in scores.items()}
 
 
-def draws(forecast: Any, count: int) -> Ensemble:
-    return equally_weighted_draws(forecast, count, SEED)
+def draws(forecast: Any, count: int, seed: int = SEED) -> Ensemble:
+    return equally_weighted_draws(forecast, count, seed)
 
 
 def rows(cell: Cell, methods: dict[str, Callable[[Cell], Any]]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -103,3 +104,25 @@ def build_hub(root: Path, n_rounds: int = len(ROUNDS)) -> Path:
     (root / "hub-config" / "tasks.json").write_text(json.dumps(RULES))
     (root / "model-output" / "README.md").write_text("who submits here")
     return root
+
+
+def add_quantiles(hub: Path, model: str, levels: list[float], n_rounds: int = len(ROUNDS)) -> None:
+    """A model with quantiles alone: Gaussian ones of three numbers that differ at every horizon."""
+    rng = np.random.default_rng(0)
+    for r in range(n_rounds):
+        rows = [
+            {
+                "reference_date": day_of(r),
+                "location": place,
+                "horizon": horizon,
+                "target": TARGET,
+                "target_end_date": str((pd.Timestamp(day_of(r)) + pd.Timedelta(weeks=horizon)).date()),
+                "output_type": "quantile",
+                "output_type_id": level,
+                "value": max(0.0, 10 * horizon + 9 * NormalDist().inv_cdf(level) + rng.normal()),
+            }
+            for place in PLACES
+            for horizon in HORIZONS
+            for level in levels
+        ]
+        put(pd.DataFrame(rows), hub / "model-output" / model / f"{day_of(r)}-{model}.csv")

@@ -45,7 +45,7 @@ def arguments(function: Any) -> str:
 
 
 def lines() -> Iterator[str]:
-    """A line for every public name, and for every public method of its own that a class has."""
+    """A line for every public name, and for every public method that a class has of the library."""
     for package in PACKAGES:
         module = importlib.import_module(package)
         for name in sorted(module.__all__):
@@ -57,7 +57,8 @@ def lines() -> Iterator[str]:
                 continue
             yield full + arguments(value)
             if inspect.isclass(value) and value.__module__.startswith("prerank"):
-                for own, member in sorted(vars(value).items()):
+                kinds = [kind for kind in reversed(value.__mro__) if kind.__module__.startswith("prerank")]
+                for own, member in sorted({key: item for kind in kinds for key, item in vars(kind).items()}.items()):
                     if own.startswith("_"):
                         continue
                     if isinstance(member, property):

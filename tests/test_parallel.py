@@ -18,15 +18,15 @@ from torch import Tensor
 import prerank._chunks
 from prerank import Custom, Ensemble, GaussianMixture, Location, Recalibrator, crps, energy_score, projected_pit
 from prerank._parallel import granted_threads, in_threads, single_threaded, single_threaded_blas, spreading
-from prerank._parallel.granted import VARIABLE, _processors, cgroup_quota
+from prerank._parallel.spreading import VARIABLE, _processors, cgroup_quota
 from prerank.recalibration import Affine, Dressing, HighestDensityRegions, Tilt
 
 
 @pytest.fixture(autouse=True)
 def four_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Four threads are granted, however many processors there are."""
-    monkeypatch.setattr("prerank._parallel.granted._processors", lambda: 4)
-    monkeypatch.setattr("prerank._parallel.granted.cgroup_quota", lambda: None)
+    monkeypatch.setattr("prerank._parallel.spreading._processors", lambda: 4)
+    monkeypatch.setattr("prerank._parallel.spreading.cgroup_quota", lambda: None)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv(VARIABLE, raising=False)
     before = torch.get_num_threads()
@@ -482,7 +482,7 @@ def test_the_processors_are_those_of_this_process(monkeypatch: pytest.MonkeyPatc
 
 def test_a_share_of_a_processor_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for quota, granted in ((0.5, 1), (1.5, 2), (64.0, 4)):
-        monkeypatch.setattr("prerank._parallel.granted.cgroup_quota", lambda quota=quota: quota)
+        monkeypatch.setattr("prerank._parallel.spreading.cgroup_quota", lambda quota=quota: quota)
         assert granted_threads() == granted
 
 

@@ -55,6 +55,8 @@ def public_names() -> Iterator[tuple[str, str, Any]]:
             if inspect.isclass(value) and value.__module__.startswith("prerank"):
                 for own, member in vars(value).items():
                     plain = inspect.unwrap(getattr(member, "__func__", member))
+                    if not plain.__doc__ and inspect.getdoc(getattr(value, own)):
+                        continue  # what a method does is said by the class from which it is inherited
                     if own in SPECIAL or (not own.startswith("_") and (inspect.isfunction(plain) or is_property(member))):
                         yield package, f"{full}.{own}", member
 

@@ -31,11 +31,12 @@ _PRERANKS = {
 
 @dataclass(frozen=True)
 class Format:
-    """What a file holds: the name of its class, the version that is written, and those that can be read."""
+    """What a file holds: the name of its class, the version that is written, those that can be read, and what to do else."""
 
     kind: str
     version: int
     readable: tuple[int, ...]
+    remedy: str = ""
 
     def write(self, path: Path | str, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
         """Write a file whole: a kill or a full disk leaves what was there before."""
@@ -49,8 +50,14 @@ class Format:
     def read(self, path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and description of a file that `write` made; anything else is refused."""
         path = require_regular(path)
+        try:
+            return self._read(path)
+        except ValueError as error:
+            raise ValueError(f"{error}{self.remedy}") from error.__cause__
+
+    def _read(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         if path.is_dir():
-            raise ValueError(f"{path} is a folder; a saved model is one file")
+            raise ValueError(f"{path} is a folder; a saved {self.kind} is one file")
         try:
             with safe_open(path, framework="pt") as file:
                 header = file.metadata() or {}
@@ -59,7 +66,7 @@ class Format:
             raise
         except (SafetensorError, OSError) as error:
             raise ValueError(
-                f"{path} cannot be read as a saved model ({error}); it is truncated or something else"
+                f"{path} cannot be read as a saved {self.kind} ({error}); it is truncated or something else"
             ) from error
         if "prerank" not in header:
             raise ValueError(f"{path} is a safetensors file, but not a saved {self.kind}")

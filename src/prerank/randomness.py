@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from prerank._chunks import chunks
 from prerank._kernels import NORMALS, kernel_for
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
@@ -50,7 +51,7 @@ def key(seed: int, *names: object) -> int:
 
 def _shift_right(x: Tensor, bits: int) -> Tensor:
     # torch shifts int64 arithmetically; the mask makes it the logical shift that the hash is defined with
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
+    return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 
 def mix(x: Tensor) -> Tensor:
@@ -66,9 +67,9 @@ def mix(x: Tensor) -> Tensor:
     Tensor of int64
         The same shape.
     """
-    x = (x ^ _shift_right(x, 30)) * _MIX_1
-    x = (x ^ _shift_right(x, 27)) * _MIX_2
-    return x ^ _shift_right(x, 31)
+    x = (x ^ _shift_right(x, 30)).mul_(_MIX_1)
+    x.bitwise_xor_(_shift_right(x, 27)).mul_(_MIX_2)
+    return x.bitwise_xor_(_shift_right(x, 31))
 
 
 def bits(keys: int | Tensor, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
@@ -224,7 +225,12 @@ def bits_of_steps(keys: Tensor, start: int, stop: int) -> Tensor:
         31 random bits each.
     """
     counter = torch.arange(start + 1, stop + 1, dtype=torch.int64, device=keys.device) * _GOLDEN
-    return _shift_right(mix(keys[:, None] + counter), 33)
+    found = keys.new_empty(stop - start, len(keys))  # the keys of a step side by side, as most of them are used
+    for steps in chunks(
+        stop - start, 16 * len(keys), keys.device
+    ):  # so few numbers that mixing them stays in the cache
+        found[steps] = _shift_right(mix(counter[steps, None] + keys), 33)
+    return found.T
 
 
 def torch_generator(seed: int, *names: object, device: torch.device | str = "cpu") -> torch.Generator:
@@ -277,7 +283,7 @@ def seeded(seed: int, *names: object) -> Iterator[None]:
         yield
 
 
-def numpy_generator(seed: int, *names: object) -> np.random.Generator:
+def numpy_generator(seed: int, *names: object) -> "np.random.Generator":
     """A NumPy generator of its own for a seed and names, for simulations on the host.
 
     Parameters

@@ -17,6 +17,7 @@ from prerank.diagnosis.field_sentences import FIELD_SENTENCES
 from prerank.preranks import (
     AverageRank,
     BandDepth,
+    DistributionView,
     EnergyScore,
     Exceedance,
     Isotropy,
@@ -58,9 +59,29 @@ def members(n_cases=40, n_members=9, n_targets=4, seed=0):
 def test_every_prerank_is_a_value(prerank):
     with pytest.raises(dataclasses.FrozenInstanceError):
         prerank.name = "another"
-    if not isinstance(prerank, ReferenceDistance | Variogram):  # which may hold arrays
-        assert prerank == dataclasses.replace(prerank)
-        assert hash(prerank) == hash(dataclasses.replace(prerank))
+    assert prerank == dataclasses.replace(prerank)
+    assert hash(prerank) == hash(dataclasses.replace(prerank))
+    assert prerank != dataclasses.replace(prerank, name="another")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: Variogram(weights=x),
+        lambda x: ReferenceDistance(x),
+        lambda x: Custom(math.dist, per_case=x),
+    ],
+)
+def test_preranks_that_hold_arrays_are_equal_if_their_numbers_are(make):
+    numbers = uniform(3, 3, seed=1)
+    other = numbers.clone()
+    other[2, 1] += 1e-9
+    assert make(numbers) == make(numbers.numpy().copy())
+    assert hash(make(numbers)) == hash(make(numbers.clone()))
+    assert make(numbers.float()) == make(numbers.float().double())  # the same numbers
+    assert make(numbers) != make(other)
+    assert hash(make(numbers)) != hash(make(other))
+    assert make(numbers) != numbers.numpy().tobytes()
 
 
 # -- definitions
@@ -85,7 +106,7 @@ def tree_length(points):
     return length
 
 
-@pytest.mark.parametrize(("n_points", "n_targets"), [(2, 2), (3, 1), (4, 2), (12, 3), (25, 2)])
+@pytest.mark.parametrize(("n_points", "n_targets"), [(1, 2), (2, 2), (3, 1), (4, 2), (12, 3), (25, 2)])
 def test_trees_are_those_of_kruskal(n_points, n_targets):
     x, y = normal(3, n_points, n_targets, seed=1), normal(3, 6, n_targets, seed=2)
     without = lengths_without_each(torch.cdist(x, x))
@@ -100,6 +121,15 @@ def test_trees_are_those_of_kruskal(n_points, n_targets):
         for k in range(6):
             larger = tree_length([*points, y[case, k].tolist()])
             assert float(added[case, k]) == pytest.approx(2 * whole - larger)
+
+
+def test_trees_leave_the_distances_as_they_were():
+    distance = torch.cdist(normal(2, 6, 2, seed=1), normal(2, 6, 2, seed=1))
+    kept = distance.clone()
+    tree_of(distance)
+    lengths_without_each(distance)
+    lengths_after_insertion(distance, distance)
+    assert torch.equal(distance, kept)
 
 
 def test_points_of_a_pool_and_others_are_told_apart_one_by_one():
@@ -134,11 +164,12 @@ def test_weights_of_a_reference_count_in_distances():
         torch.testing.assert_close(prerank.given(weighted)(points), prerank.given(Ensemble(doubled))(points))
 
 
-def test_weighted_distances_are_the_same_where_a_gradient_is_asked_for():
+def test_distances_are_the_same_where_a_gradient_is_asked_for():
     pool = Ensemble(normal(3, 6, 2, seed=5), uniform(3, 6, seed=6) + 0.1)
     points = normal(3, 4, 2, seed=7)
-    score = EnergyScore().given(pool)
-    torch.testing.assert_close(score(points.clone().requires_grad_()).detach(), score(points))
+    for some in (pool, Ensemble(pool.members)):
+        score = EnergyScore().given(some)
+        torch.testing.assert_close(score(points.clone().requires_grad_()).detach(), score(points))
 
 
 def test_exceedance_is_the_share_of_targets_above_zero_unless_told_otherwise():
@@ -164,7 +195,8 @@ def test_for_two_targets_on_a_line_lags_are_the_papers():
     points = torch.cat([y[:, None], x], 1)
     for lag in (1, 2, 3):
         expected = Dependency(lag).given(Ensemble(points))(points)
-        torch.testing.assert_close(Variogram(lags=lag).given(Ensemble(points))(points), expected)
+        found = Variogram(lags=lag).given(Ensemble(points))(points)
+        torch.testing.assert_close(found, expected, rtol=1e-13, atol=0.0)
     both = Variogram(lags=(1, 2)).given(Ensemble(points))(points)
     one, two = (Dependency(lag).given(Ensemble(points))(points) for lag in (1, 2))
     torch.testing.assert_close(both, one + two)
@@ -416,6 +448,26 @@ def test_what_cannot_be_trained_with_is_refused(prerank):
         PreRankPenalty((Location(), prerank))
 
 
+@pytest.mark.parametrize(
+    "prerank", [Variogram(), Isotropy((2, 2)), Range(), EnergyScore(), ReferenceDistance()], ids=str
+)
+def test_gradients_are_finite_where_all_targets_are_equal(prerank):
+    points = torch.ones(1, 3, 4, dtype=torch.float64)
+    points[0, 1] = torch.tensor([1.0, 2.0, 0.0, 4.0])
+    points.requires_grad_()
+    (gradient,) = torch.autograd.grad(prerank.given(Ensemble(points.detach()))(points).sum(), points)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("prerank", FIELD, ids=lambda p: p.name)
+def test_what_a_prerank_says_of_training_is_so(prerank):
+    said = " ".join(type(prerank).__doc__.split())
+    assert ("It can be trained with" in said) == getattr(prerank, "trainable", True)
+    assert ("othing can be trained with it" in said or "no gradient to train with" in said) != (
+        "It can be trained with" in said
+    )
+
+
 # -- something of each case, and units
 
 
@@ -559,3 +611,263 @@ def test_a_check_has_both_measures_if_asked():
     pit = ProjectedPIT.of_values(torch.linspace(0.0025, 0.9975, 200)[:, None])
     halved = histogram_measures(pit, 2, torch.from_numpy(weights))
     assert float(halved.reliability_index) == pytest.approx(1.0)
+
+
+# -- what stands in results
+
+
+def test_draws_of_a_law_are_as_many_as_said():
+    law = MultivariateNormal(torch.zeros(2, 3), torch.eye(3))
+    notes = {
+        EnergyScore(): "distances to 1000 points",
+        Mahalanobis(): "mean and covariance of 1000 points",
+        AverageRank(): "ranks among 1000 points",
+        BandDepth(): "depth among 1000 points",
+        SpanningTree(): "tree of 100 points",
+        EnergyScore(7): "distances to 7 points",
+        Mahalanobis(n_reference=7): "mean and covariance of 7 points",
+        AverageRank(7): "ranks among 7 points",
+        BandDepth(2): "depth among 2 points",
+        ReferenceDistance(): "from a random point for each case",
+        ReferenceDistance(torch.zeros(3)): "",
+    }
+    assert [prerank.given(law).note for prerank in notes] == list(notes.values())
+    assert Sliced().given(law).names == tuple(f"direction {k}" for k in range(1, 6))
+    assert torch.equal(Sliced(seed=0).given(law).directions, Sliced().given(law).directions)
+    assert [prerank.given(law).names for prerank in (Maximum(), Minimum(), Range(), EnergyScore(), SpanningTree())] == [
+        *(("maximum",), ("minimum",), ("range",), ("energy score",), ("length without it",))
+    ]
+    assert Variogram().given(law).names == ("variogram of 3 pairs",)
+    assert Exceedance().given(law).names == ("share above",)
+
+
+def test_directions_are_of_length_one_and_in_the_type_of_the_forecast():
+    for dtype in (torch.float32, torch.float64):
+        directions = Sliced(40).given(Ensemble(torch.zeros(1, 5, 3, dtype=dtype))).directions
+        assert directions.dtype == dtype
+        torch.testing.assert_close(directions.square().sum(-2), torch.ones(1, 40, dtype=dtype))
+        assert directions.mean().abs() < 0.2  # both signs: a standard error is 0.05
+
+
+def test_random_reference_points_fill_the_box_around_the_points_of_their_case():
+    pool = normal(500, 6, 2, seed=30) + torch.tensor([10.0, -3.0])
+    low, high = pool.amin(1), pool.amax(1)
+    distance = ReferenceDistance(norm=1).given(Ensemble(pool))
+    corners = [distance(corner[:, None])[:, 0, 0] for corner in (low, high)]
+    # from two opposite corners of a box the distances, of norm 1, to a point inside add up to that of the corners
+    torch.testing.assert_close(corners[0] + corners[1], (high - low).sum(-1))
+    share = corners[0] / (high - low).sum(-1)
+    assert share.min() > 0
+    assert share.max() < 1
+    assert abs(float(share.mean()) - 0.5) < 0.05
+    assert float(share.std()) > 0.15
+
+
+def test_the_box_of_a_law_is_that_of_100_draws():
+    law = MultivariateNormal(torch.zeros(50, 1), torch.eye(1))
+    asked = []
+
+    class Recording(DistributionView):
+        def draws(self, name, n_draws):
+            asked.append(n_draws)
+            return super().draws(name, n_draws)
+
+    ReferenceDistance().given(Recording(law))
+    assert asked == [100]
+
+
+def test_units_and_cases_change_only_what_was_given():
+    nowhere, one = ReferenceDistance(), ReferenceDistance(torch.tensor([2.0, 6.0]))
+    divisor, each = torch.tensor([2.0, 3.0]), ReferenceDistance(torch.arange(6.0).reshape(3, 2))
+    assert nowhere.in_units(divisor) is nowhere
+    assert one.in_units(divisor).points.tolist() == [1.0, 2.0]
+    assert nowhere.select(slice(0, 1)) is nowhere
+    assert one.select(slice(0, 1)) is one
+    assert each.select(torch.tensor([2, 0])).points.tolist() == [[4.0, 5.0], [0.0, 1.0]]
+    assert (nowhere.trainable, one.trainable, each.trainable) == (True, True, False)
+    assert Custom(math.dist).select(slice(0, 1)) == Custom(math.dist)
+    assert (Custom(math.dist).trainable, Custom(math.dist, per_case=[1.0]).trainable) == (True, False)
+    assert Exceedance(6.0).in_units(divisor).threshold == (3.0, 2.0)
+
+
+def test_distances_are_euclidean_unless_told_otherwise():
+    points = torch.tensor([[[3.0, -4.0]]])
+    zero = torch.zeros(2)
+    assert ReferenceDistance(zero).given(Ensemble(points))(points).item() == 5.0
+    assert ReferenceDistance(zero, norm=1).given(Ensemble(points))(points).item() == 7.0
+
+
+def test_the_constant_of_an_energy_score_comes_from_a_hundred_draws():
+    pool, point = normal(2, 150, 3, seed=31), normal(2, 4, 3, seed=32)
+    found = EnergyScore().given(Ensemble(pool))(point)[..., 0]
+    among = torch.cdist(pool[:, :100], pool[:, :100]).mean((1, 2))
+    torch.testing.assert_close(found, torch.cdist(point, pool).mean(-1) - 0.5 * among[:, None])
+    pooled = EnergyScore().given(Ensemble(pool))(pool)[..., 0]  # where it costs nothing, from all
+    distance = torch.cdist(pool, pool)
+    torch.testing.assert_close(pooled, distance.mean(-1) - 0.5 * distance.mean((1, 2))[:, None])
+    weights = uniform(2, 150, seed=33) + 0.1
+    weighted = EnergyScore().given(Ensemble(pool, weights))(point)[..., 0]
+    share, some = weights / weights.sum(-1, keepdim=True), weights[:, :100] / weights[:, :100].sum(-1, keepdim=True)
+    constant = torch.einsum("nr,ns,nrs->n", some, some, torch.cdist(pool[:, :100], pool[:, :100]))
+    expected = torch.einsum("npr,nr->np", torch.cdist(point, pool), share) - 0.5 * constant[:, None]
+    torch.testing.assert_close(weighted, expected)
+
+
+@pytest.mark.parametrize(("n_members", "told"), [(3, True), (4, True), (5, False)])
+def test_mahalanobis_says_from_how_many_members_on_it_sees(n_members, told):
+    y, x = members(20, n_members, 4, seed=34)
+    pit = projected_pit(y, Ensemble(x), Mahalanobis(), exchangeable=True)
+    assert ("4 targets need 5 members" in Mahalanobis().given(Ensemble(torch.cat([y[:, None], x], 1))).note) == told
+    assert bool((pit.upper - pit.lower == 1).all()) == told
+    assert "need" not in Mahalanobis(shrinkage=0.1).given(Ensemble(torch.cat([y[:, None], x], 1))).note
+    law = MultivariateNormal(torch.zeros(2, 4), torch.eye(4))
+    assert "need" not in Mahalanobis(n_reference=4).given(law).note
+
+
+def test_shrinkage_multiplies_correlations():
+    points = normal(4, 30, 3, seed=35)
+    centred = points - points.mean(1, keepdim=True)
+    covariance = centred.mT @ centred / 30
+    shrunk = 0.7 * covariance + 0.3 * torch.diag_embed(covariance.diagonal(dim1=-2, dim2=-1))
+    expected = torch.einsum("npi,nij,npj->np", centred, torch.linalg.inv(shrunk), centred)
+    torch.testing.assert_close(Mahalanobis(shrinkage=0.3).given(Ensemble(points))(points)[..., 0], expected)
+    for edge in (0.0, 1.0):
+        assert Mahalanobis(shrinkage=edge).shrinkage == edge
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        Mahalanobis(shrinkage=-0.1)
+
+
+def test_variograms_are_sums_over_pairs_with_any_exponent():
+    points = normal(2, 3, 5, seed=36)
+    distance = (torch.arange(5)[:, None] - torch.arange(5)).abs().double()
+    apart = (points[..., :, None] - points[..., None, :]).abs()
+    for exponent in (0.5, 1.0, 3.0):
+        weights = (1 / distance).fill_diagonal_(0.0)
+        weights = weights / weights.sum()
+        expected = -(0.5 * weights * 2 * apart**exponent).sum((-2, -1)) / 2
+        found = Variogram(exponent=exponent, standardised=False).given(Ensemble(points))(points)[..., 0]
+        torch.testing.assert_close(found, expected)
+        variance = points.var(-1, correction=0)
+        standardised = Variogram(exponent=exponent).given(Ensemble(points))(points)[..., 0]
+        torch.testing.assert_close(standardised, expected / variance)
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
+def test_isotropy_is_its_formula(exponent):
+    rows, columns = 4, 3
+    points = normal(2, 3, rows * columns, seed=37)
+    field = points.unflatten(-1, (rows, columns))
+    expected = torch.zeros(2, 3, dtype=torch.float64)
+    for lag in (1, 2):
+        along = (field[..., lag:] - field[..., :-lag]).abs().pow(exponent).flatten(-2)
+        across = (field[..., lag:, :] - field[..., :-lag, :]).abs().pow(exponent).flatten(-2)
+        g1, g2 = 0.5 * along.mean(-1), 0.5 * across.mean(-1)
+        expected -= (g1 - g2) ** 2 / (2 * g1**2 / along.shape[-1] + 2 * g2**2 / across.shape[-1])
+    found = Isotropy((rows, columns), lags=(1, 2), exponent=exponent).given(Ensemble(points))(points)[..., 0]
+    torch.testing.assert_close(found, expected)
+    if exponent == 2.0:
+        default = Isotropy((rows, columns)).given(Ensemble(points))(points)
+        torch.testing.assert_close(default, Isotropy((rows, columns), (1,), 2.0).given(Ensemble(points))(points))
+        assert not torch.equal(default[..., 0], found)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Isotropy((4, 3), lags=()), "from 1 to 2"),
+        (lambda: Isotropy((4, 3), lags=(0,)), "from 1 to 2"),
+        (lambda: Isotropy((4, 3), lags=(3,)), "from 1 to 2$"),
+        (lambda: Isotropy((12, 1)), "one row has no isotropy"),
+        (lambda: Isotropy((12,)), "is no grid of 12 targets"),
+        (lambda: Isotropy((2, 3, 2)), "is no grid of 12 targets"),
+        (lambda: Variogram(lags=-1, shape=(3, 4), weights=None, exponent=math.inf), "positive and finite"),
+        (lambda: Variogram(exponent=float("nan")), "positive and finite"),
+        (lambda: Variogram(weights=torch.full((12, 12), torch.inf)), "finite and non-negative"),
+        (lambda: Variogram(weights=torch.ones(12, 11)), r"one for each pair is \(targets, targets\)"),
+        (lambda: Exceedance((0.0,) * 11 + (math.inf,)), "a threshold is a finite number"),
+    ],
+)
+def test_grids_lags_and_powers_without_a_meaning_are_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        make().given(Ensemble(torch.zeros(1, 3, 12)))
+
+
+def test_only_equal_weights_of_all_pairs_are_the_variance():
+    points = normal(1, 3, 4, seed=38)
+    equal = torch.ones(4, 4)
+    nearly = equal.clone()
+    nearly[0, 1] = 1.01
+    for prerank in (
+        Variogram(weights=nearly),
+        Variogram(weights=equal, exponent=1.0),
+        Variogram(weights=equal, standardised=False),
+        Variogram(weights=equal.tril(-2)),
+    ):
+        assert prerank.given(Ensemble(points))(points).isfinite().all()
+    with pytest.raises(ValueError, match=r"or Scale\(\)$"):
+        Variogram(weights=equal.tril().fill_diagonal_(5.0)).given(Ensemble(points))
+    with pytest.raises(ValueError, match=r"or Contrast\(\)$"):
+        Variogram(weights=torch.ones(2, 2)).given(Ensemble(points[..., :2]))
+
+
+def test_a_vector_of_equal_targets_is_perfectly_smooth():
+    points = torch.tensor([[[2.0, 2.0, 2.0], [1.0, 2.0, 4.0]]])
+    found = Variogram().given(Ensemble(points))(points)[0, :, 0]
+    assert found[0] == 0.0
+    assert found[1] < 0.0
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_names_with_a_value_say_what_value_they_take(width):
+    with pytest.raises(ValueError, match="there is no pre-rank 'nothing' for this many targets") as refused:
+        prerank_named("nothing", width)
+    said = str(refused.value)
+    for words in (
+        "dependency=LAG",
+        "exceedance=THRESHOLD",
+        "isotropy=ROWSxCOLUMNS",
+        "variogram=ROWSxCOLUMNS",
+        "marginal",
+    ):
+        assert words in said
+    assert ("range," in said, "variogram," in said) == (True, width == 3)
+    assert prerank_named(" Exceedance = -0.5 ", width) == Exceedance(-0.5)
+    for text in ("isotropy=2y3", "isotropy=2x", "dependency=1.5", "variogram=x"):
+        with pytest.raises(ValueError, match="takes another value than"):
+            prerank_named(text, width)
+    with pytest.raises(ValueError, match="there is no pre-rank 'maximum=2'"):
+        prerank_named("maximum=2", width)
+    with pytest.raises(ValueError, match="there is no pre-rank 'exceedance'"):
+        prerank_named("exceedance", width)
+
+
+def test_ten_bins_measure_a_histogram_unless_told_otherwise():
+    pit = torch.tensor([0.05, 0.05, 0.15, 0.95])[:, None]
+    index, entropy = (float(found) for found in histogram_measures(pit))
+    assert index == pytest.approx(0.4 + 0.15 + 0.15 + 7 * 0.1)
+    assert entropy == pytest.approx((0.5 * math.log(2) + 2 * 0.25 * math.log(4)) / math.log(10))
+    two = histogram_measures(pit, 2)
+    assert float(two.reliability_index) == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="n_bins"):
+        histogram_measures(pit, 0)
+
+
+def test_ranks_with_uneven_weights_sum_the_weights_below():
+    pool = Ensemble(torch.tensor([[[0.0], [1.0], [1.0], [3.0]]]), torch.tensor([[1.0, 2.0, 3.0, 2.0]]))
+    points = torch.tensor([[[-1.0], [0.0], [1.0], [2.0], [9.0]]])
+    # sums below and through each point, of weights that sum to 4, their middle and a half
+    expected = torch.tensor([0.5, 0.75, 2.25, 3.5, 4.5], dtype=torch.float64)
+    torch.testing.assert_close(mid_ranks(points, pool)[0, 0], expected)
+
+
+def test_weights_of_a_pool_count_for_its_own_points_too():
+    pool = Ensemble(normal(3, 6, 2, seed=40), uniform(3, 6, seed=41) + 0.1)
+    torch.testing.assert_close(mid_ranks(pool.members, pool), mid_ranks(pool.members.clone(), pool))
+
+
+def test_a_penalty_takes_steps_with_a_function_of_the_users():
+    penalty = PreRankPenalty(Custom(lambda y: y.amax(-1), name="highest"), n_draws=20)
+    scale = torch.tensor(0.3, requires_grad=True)
+    law = MultivariateNormal(torch.zeros(100, 3), scale_tril=(scale * torch.eye(3)).expand(100, 3, 3))
+    (gradient,) = torch.autograd.grad(penalty(normal(100, 3, seed=39, dtype=torch.float32), law), scale)
+    assert gradient < 0  # wider is better

@@ -19,8 +19,8 @@ from prerank.calibration import (
 )
 from prerank.calibration.confidence import pce_intervals
 from prerank.calibration.null import in_quadrature
-from prerank.calibration.power import projection_power
 from prerank.calibration.rank_intervals import Intervals, curve_sums
+from prerank.calibration.testing import projection_power
 from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.preranks import HDR, PCA, Contrast, Copula, Dependency, Location, Marginal, Scale
 from prerank.preranks.exchangeable_points import canonical_points, spread_matrix
@@ -173,10 +173,11 @@ def test_intervals(blocks):
     grid, null = centred_levels(20), uniform(19, *LEAD, seed=14) * 0.02
     for preranks in ([Marginal()], [Location()]):
         together = projected_pit(x, Ensemble(members), preranks)
-        found = pce_intervals(together, 0.9, grid, null, 29, 3, blocks)
+        found = pce_intervals(together, null[..., None], blocks, 0.9, grid, 29, 3)
         for e in EVERY:
             alone = projected_pit(x[e], Ensemble(members[e]), preranks)
-            for several, single in zip(found, pce_intervals(alone, 0.9, grid, null[:, *e], 29, 3, blocks), strict=True):
+            single_model = pce_intervals(alone, null[:, *e, None], blocks, 0.9, grid, 29, 3)
+            for several, single in zip(found, single_model, strict=True):
                 same(several[e], single)
 
 

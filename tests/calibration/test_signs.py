@@ -19,11 +19,11 @@ from prerank.calibration import (
 )
 from prerank.calibration import random_signs as signs
 from prerank.calibration import row_test as rowtests
-from prerank.calibration.chunked_test import Accumulated, Chunking, tally
+from prerank.calibration.evidence import Accumulated, Chunk, Plan, enough_replicates
 from prerank.calibration.exchange import Replicates
 from prerank.calibration.random_signs import Setting, at_levels, calibrated_spread, sign_sums, signs_of
 from prerank.calibration.row_test import exceedance
-from prerank.calibration.testing import enough_replicates
+from prerank.calibration.testing import pce_test_of
 from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.preranks import PCA, Copula, Custom, Location, Marginal, paper_preranks
 from prerank.randomness import bits_of_steps, case_keys
@@ -507,14 +507,12 @@ def test_rows_of_laws_hold_their_size_in_blocks():
 def tallied(pit, sizes, n_replicates=99, blocks=None, weights=None):
     """The test of chunks of cases, joined."""
     shares = None if weights is None else weights / weights.sum()
-    n_blocks = None if blocks is None else int(blocks.max()) + 1
-    setting = Setting(pit.n_cases, LEVELS, 0, n_blocks, None if shares is None else float(shares.square().sum()))
-    chunking = Chunking(setting, n_replicates, 1)
-    accumulated = Accumulated(chunking, pit.case_ids)
+    plan = Plan.of(pit.n_cases, LEVELS, 0, blocks, shares, n_replicates)
+    accumulated = Accumulated(plan, pit.case_ids)
     for places in torch.arange(pit.n_cases).split(sizes):
         own = (None if values is None else values[places] for values in (blocks, shares))
-        accumulated.add(tally(pit.select(places), places, chunking, *own))
-    return accumulated.result(1)[1]
+        accumulated.add(Chunk(plan, pit.select(places), places, *own).tally())
+    return pce_test_of(accumulated)
 
 
 OPTIONS = {

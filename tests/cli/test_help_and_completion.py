@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hub_files import build_hub
+from hub_files import add_quantiles, build_hub
 from prerank.cli.fileoptions import PRERANKS
 from prerank.cli.main import app
 from prerank.preranks import paper_preranks
@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
     both.assign(date=both["case"] // 2, place=both["case"] % 2).drop(columns="case").to_parquet(
         folder / "forecasts.parquet"
     )
-    build_hub(folder / "hub")
+    add_quantiles(build_hub(folder / "hub", 6), "quantiles-only", [0.05, 0.25, 0.5, 0.75, 0.95], 6)
     if all(importlib.util.find_spec(name) for name in ("xarray", *MODULES.values())):
         import xarray as xr
 

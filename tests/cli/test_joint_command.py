@@ -8,10 +8,11 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from hub_files import HORIZONS, PLACES, ROUNDS, TARGET, build_hub, put
+from hub_files import ROUNDS, TARGET, add_quantiles, build_hub
+from prerank import Location, check
 from prerank.cli.main import app
 from prerank.io import Naming, read_forecasts, read_hub_quantiles, read_quantiles
-from prerank.recalibration import GaussianCopula, JointFromMargins, QuantileMargins
+from prerank.recalibration import GaussianCopula, Independence, JointFromMargins, QuantileMargins
 
 LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]
 N_CASES = 160
@@ -92,24 +93,7 @@ def test_new_quantiles_are_joined_by_all_of_the_past(tables, tmp_path):
 
 def test_quantiles_of_a_hub_are_joined(tmp_path):
     hub = build_hub(tmp_path / "hub")
-    rng = np.random.default_rng(0)
-    for day in ROUNDS:
-        rows = [
-            {
-                "reference_date": day,
-                "location": place,
-                "horizon": horizon,
-                "target": TARGET,
-                "target_end_date": str((pd.Timestamp(day) + pd.Timedelta(weeks=horizon)).date()),
-                "output_type": "quantile",
-                "output_type_id": level,
-                "value": max(0.0, 10 * horizon + 9 * stats.norm.ppf(level) + rng.normal()),
-            }
-            for place in PLACES
-            for horizon in HORIZONS
-            for level in LEVELS
-        ]
-        put(pd.DataFrame(rows), hub / "model-output" / "d-team" / f"{day}-d-team.csv")
+    add_quantiles(hub, "d-team", LEVELS)
     asked = (hub, "--model", "d-team", "--target", TARGET, "--lower", "0", "--before", ROUNDS[2])
     result = invoke(*asked, "--block", "none", *FAST, "--out", tmp_path / "j.parquet")
     assert result.exit_code == 0, result.output
@@ -120,6 +104,55 @@ def test_quantiles_of_a_hub_are_joined(tmp_path):
     naming = Naming(model=("d-team",))
     for found in (read_quantiles(hub, naming=naming), read_hub_quantiles(hub, model=("d-team",))):
         assert found.values.shape == (9, 3, 5)
+
+
+def checked(*arguments: object):
+    return CliRunner(env={"COLUMNS": "100"}).invoke(app, ["check", *map(str, arguments)])
+
+
+def test_check_joins_quantiles_by_earlier_cases_and_says_what_it_assumes(tables):
+    folder, quantiles, y = tables
+    asked = (folder / "q.csv", folder / "o.csv", "--case", "day", "--joint", "hour", "--replicates", "99", "--json")
+    half = N_CASES // 2
+    found = {}
+    for name, dependence in (("gaussian", GaussianCopula()), ("independent", Independence())):
+        result = checked(*asked, "--dependence", name, "--prerank", "location")
+        assert result.exit_code == 0, result.output
+        found[name] = json.loads(result.stdout)
+        first = 0 if name == "independent" else half
+        past = slice(0, N_CASES if name == "independent" else half)
+        fitted = JointFromMargins(dependence).fit(QuantileMargins(quantiles[past], LEVELS), y[past])
+        expected = check(y[first:], fitted.transform(QuantileMargins(quantiles[first:], LEVELS)), Location())
+        row = found[name]["preranks"][0]
+        assert row["pce"] == pytest.approx(float(expected.table["PCE"].iloc[0]), rel=1e-6)
+    assert found["independent"]["rejected"] is True  # errors that go together
+    assert found["gaussian"]["cases"] == half
+    assert any("targets are taken as independent" in note for note in found["independent"]["notes"])
+    assert any("assumed is the same dependence in the later ones" in note for note in found["gaussian"]["notes"])
+
+
+def test_a_model_with_quantiles_alone_is_told_the_option_and_checked_with_it(tmp_path):
+    hub = build_hub(tmp_path / "hub")
+    for model in ("d-team", "e-team"):
+        add_quantiles(hub, model, LEVELS)
+    alone = checked(hub, "--model", "d-team")
+    assert_one_line(alone, "d-team has no samples, but quantiles", "--dependence")
+    asked = (hub, "--model", "?-team", "--prerank", "location", "--replicates", "99", "--json")
+    result = checked(*asked, "--dependence", "independent")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert [group["group"] for group in found["groups"]] == ["d-team", "e-team"]
+    assert [group["cases"] for group in found["groups"]] == [9, 9]
+    result = checked(
+        *asked, "--dependence", "schaake", "--by", "model", "--by", "location", "--html", tmp_path / "r.html"
+    )
+    assert_one_line(result, "3 complete past cases; at least 5 are needed")
+    assert not (tmp_path / "r.html").exists()
+    assert_one_line(checked(*asked, "--dependence", "gaussian", "--block", "nothing"), "no column 'nothing'")
+    for day in ROUNDS[1:]:
+        for model in ("d-team", "e-team"):
+            (hub / "model-output" / model / f"{day}-{model}.csv").unlink()
+    assert_one_line(checked(*asked, "--dependence", "gaussian"), "d-team: no case comes before", "independent")
 
 
 @pytest.mark.parametrize(

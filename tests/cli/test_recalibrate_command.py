@@ -12,6 +12,7 @@ from prerank import Location, Recalibrator, check
 from prerank.cli.main import app
 from prerank.forecasts import equally_weighted_draws
 from prerank.io import Matched, Naming, read_forecasts, write_forecasts
+from prerank.recalibration import recalibrate_over_time
 
 N_CASES, N_MEMBERS, SEED = 90, 6, 3
 TARGETS = ["h1", "h2", "h10"]
@@ -164,6 +165,22 @@ def test_forecasts_with_observations_are_judged_by_them(found, past, tmp_path):
     assert told["after"]["preranks"] == one["after"]["preranks"]
 
 
+def test_a_correction_that_harms_later_cases_is_said_first(found, tmp_path):
+    """What was too low before is too high afterwards."""
+    turned = found.y.to_numpy() - 4.0 * (np.arange(N_CASES) >= N_CASES // 2)[:, None]
+    y = pd.DataFrame(turned, found.y.index, TARGETS)
+    write_forecasts(tmp_path / "turned.csv", found._replace(y=y))
+    told = document(tmp_path / "turned.csv", "--out", tmp_path / "c.csv", "--html", tmp_path / "r.html")
+    scores = told["energy_score"]
+    assert scores["after"] > scores["before"]
+    assert f"rose from {scores['before']:.4g} to {scores['after']:.4g}" in told["warning"]
+    assert "Keep the raw forecast" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    shown = invoke(tmp_path / "turned.csv", "--out", tmp_path / "d.csv", *FAST)
+    assert shown.stdout.startswith("The correction made the forecast worse on the cases that judge it")
+    write_forecasts(tmp_path / "same.csv", found)
+    assert document(tmp_path / "same.csv", "--out", tmp_path / "e.csv")["warning"] is None
+
+
 def _learnt(folder, found):
     path = folder / "learnt.safetensors"
     Recalibrator([Location()]).fit(found.members, found.y.to_numpy()).save(path)
@@ -255,7 +272,7 @@ def test_still_miscalibrated_is_status_1_if_asked_for(found, tmp_path):
         (["--out", "out.npz", "--share", "0.001"], ["leaves none to fit on"]),
         (["--out", "out.npz", "--share", "0.05"], ["too few for 5-fold cross-validation"]),
         (["--out", "out.npz", "--apply-observations", "past.npz"], ["--apply-observations belongs to --apply"]),
-        (["--out", "out.npz", "--load", "past.npz"], ["cannot be read as a saved model"]),
+        (["--out", "out.npz", "--load", "past.npz"], ["cannot be read as a saved Recalibrator"]),
         (["--out", "out.npz", "--load", "x", "--save", "y"], ["--load fits nothing", "leave out --save"]),
         (
             ["--out", "out.npz", "--apply", "other.npz"],
@@ -293,3 +310,53 @@ def test_a_failure_while_writing_leaves_what_was_there(past, tmp_path, monkeypat
     assert_one_line(invoke(past / "past.npz", "--out", out, *FAST), "No space left", "free some space")
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
     assert out.read_text() == "before"
+
+
+def test_as_time_goes_on_the_command_is_the_function(found, past, tmp_path):
+    out, kept = tmp_path / "out.csv", tmp_path / "fits"
+    options = ("--every", 15, "--delay", 2, "--window", 30, "--fits", kept, "--seed", SEED)
+    told = document(past / "past.csv", "--out", out, *options)
+    issued = recalibrate_over_time(
+        found.members,
+        found.y.to_numpy(),
+        range(N_CASES),
+        recalibrator=Recalibrator([Location()], seed=SEED),
+        every=15,
+        delay=2,
+        window=30,
+        first=N_CASES // 2,
+    )
+    assert len(issued.issues) == len(list(kept.iterdir())) == 3
+    read = read_forecasts(out)
+    np.testing.assert_allclose(read.members, issued.ensemble(seed=SEED).members.numpy(), rtol=1e-12)
+    np.testing.assert_array_equal(read.y.to_numpy(), found.y.to_numpy()[N_CASES // 2 :])
+    assert told["judged"] == (
+        "3 fits, the first on 30 cases (2024-01-01 to 2024-02-14), judged on the rest (2024-02-15 to 2024-03-30):"
+    )
+    assert "3 fits as time goes on; the summary is that of the last" in told["notes"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--delay", 2), ("--delay", "--every")),
+        (("--fits", "folder"), ("--fits", "--every")),
+        (("--every", 5, "--save", "learnt"), ("--every", "leave out --save")),
+        (("--every", 5, "--share", 0.05), ("first=4", "a fit needs 10")),
+    ],
+)
+def test_options_of_time_that_contradict_others_are_refused(options, words, past, tmp_path):
+    assert_one_line(invoke(past / "past.csv", "--out", tmp_path / "out.csv", *options), *words)
+
+
+def test_columns_of_models_are_learnt_about_one_by_one(found, past, tmp_path):
+    """Members of a table that are called by names of models, in another order in the new file."""
+    names = ["gfs", "icon", "um", "nam", "gem", "arpege"]
+    table = read_forecasts(past / "past.csv").to_frame()
+    table["member"] = table["member"].map(lambda number: names[int(number) - 1])
+    table.to_csv(tmp_path / "named.csv", index=False)
+    learnt = tmp_path / "learnt.safetensors"
+    document(tmp_path / "named.csv", "--out", tmp_path / "out.csv", "--save", learnt)
+    assert Recalibrator.load(learnt).member_names_ == tuple(sorted(names))
+    document(past / "past.csv", "--out", tmp_path / "out.csv", "--save", tmp_path / "numbered")
+    assert Recalibrator.load(tmp_path / "numbered").member_names_ is None

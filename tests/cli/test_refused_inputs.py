@@ -132,7 +132,7 @@ for line, words in {
     "recalibrate ok.npz --out o.npz --before 6": "too few for 5-fold cross-validation",
     "recalibrate ok.npz --out o.npz --apply ok.npz --before 6": "leave out --before",
     "recalibrate ok.npz --out o.npz --apply ok.npz --share 0.5": "leave out --share",
-    "recalibrate ok.npz --out o.npz --load ok.npz": "cannot be read as a saved model",
+    "recalibrate ok.npz --out o.npz --load ok.npz": "cannot be read as a saved Recalibrator",
     "recalibrate ok.npz --out o.npz --load folder": "is a folder",
     "recalibrate ok.npz --out o.npz --load absent": "absent",
     "recalibrate ok.npz --out o.npz --load other.safetensors": "other.safetensors",

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from prerank import check
+
 PAGE = Path(__file__).parents[2] / "docs" / "connectors.md"
 RECIPE = re.compile(r"^## (.+?)\n.*?^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 RECIPES = dict(RECIPE.findall(PAGE.read_text(encoding="utf-8")))
@@ -16,6 +18,7 @@ PACKAGES = {
     "NGBoost": "ngboost",
     "torch.distributions": "torch",
     "sbi": "sbi",
+    "sbi, corrected": "sbi",
     "ArviZ": "arviz",
     "neuralforecast": "neuralforecast",
     "Darts": "darts",
@@ -27,6 +30,7 @@ SHAPES = {
     "NGBoost": (300, 2),
     "torch.distributions": (300, 3),
     "sbi": (200, 2),
+    "sbi, corrected": (200, 2),
     "ArviZ": (250, 3),
     "neuralforecast": (60, 4),
     "Darts": (100, 3),
@@ -61,3 +65,12 @@ def test_a_recipe_brings_the_cases_and_targets_into_place(name, tmp_path, monkey
         # they learn well enough that a wrong order of cases or targets, which makes them twice too narrow, would show (0.1)
         assert result.to_frame().loc["marginal", "PCE"] < 0.06
     assert names.get("same", True) is True  # what the recipe compares
+    if name == "sbi, corrected":
+        raw = names["Posterior"](names["x"])
+        before, after = (law.log_prob(names["true"]) for law in (raw, names["posterior"]))
+        gain = after - before
+        assert gain.mean() > 2 * gain.std() / len(gain) ** 0.5
+        assert result.table["PCE"].mean() < check(names["true"], raw, names["preranks"]).table["PCE"].mean()
+        assert names["samples"].shape == (1000, 2)
+        assert names["density"].shape == (1,)
+        assert bool(names["density"].isfinite().all())

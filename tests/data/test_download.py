@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 import prerank.datasets
-from prerank.datasets.digest import GitBlob
-from prerank.datasets.download import Policy, download
-from prerank.datasets.lock import locked
+from prerank.datasets.download import GitBlob, Policy, download, locked
 from prerank.io import DownloadError, IntegrityError, StorageError
 from web_server import Server, send, serve
 
@@ -263,7 +261,7 @@ from pathlib import Path
 for name, folder in zip(("prerank", "prerank.datasets"), sys.argv[4:]):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [folder]
-from prerank.datasets.digest import GitBlob
+from prerank.datasets.download import GitBlob
 from prerank.datasets.download import download, Policy
 download([sys.argv[1]], Path(sys.argv[2]), GitBlob(sys.argv[3]), Policy(schemes=frozenset({"http"})))
 """

@@ -13,6 +13,7 @@ from hub_files import (
     PLACES,
     ROUNDS,
     TARGET,
+    add_quantiles,
     build_hub,
     expected_y,
     members_of,
@@ -47,6 +48,19 @@ def test_models_stand_one_below_the_other_and_are_proposed_as_groups(hub: Path) 
     assert found.members.shape == (27, N_SAMPLES, 3)
     assert found.by == "model"
     np.testing.assert_array_equal(found.members[9:18], read_hub(hub, model=["b-parquet"]).members)
+
+
+def test_a_model_with_quantiles_alone_is_left_out_of_a_wildcard_but_not_of_names(hub: Path) -> None:
+    add_quantiles(hub, "a-quantiles", [0.1, 0.5, 0.9])
+    found = read_hub(hub, model=["a-*", "c-gz"])
+    assert list(found.columns["model"].unique()) == ["a-csv", "c-gz"]
+    assert "left out: a-quantiles, which has no samples" in found.notes
+    np.testing.assert_array_equal(found.members[:9], read_hub(hub, model=["a-csv"]).members)
+    with pytest.raises(DataError, match="a-quantiles has no samples, but quantiles"):
+        read_hub(hub, model=["a-csv", "a-quantiles"])
+    with pytest.raises(DataError, match="a-csv has no quantiles"):
+        read_hub_quantiles(hub, model=["a-csv"])
+    assert list(read_hub_quantiles(hub, model=["*"]).columns["model"].unique()) == ["a-quantiles"]
 
 
 def test_a_horizon_that_not_every_model_has_is_left_out_and_said(hub: Path) -> None:
@@ -130,7 +144,7 @@ def test_quantiles_become_arrays_by_level(hub: Path) -> None:
     for path in sorted(only.iterdir()):
         frame = pd.read_csv(path, dtype=str)
         frame[frame["output_type"] == "quantile"].to_csv(path, index=False)
-    with pytest.raises(DataError, match=r"no samples of .*, but quantiles.*read_hub_quantiles"):
+    with pytest.raises(DataError, match=r"no samples of .*, but quantiles.*--dependence"):
         read_hub(hub, model=["a-csv"], target=TARGET)
 
 
@@ -180,7 +194,10 @@ def broken(hub: Path, change) -> None:  # type: ignore[no-untyped-def]
         (lambda f: pd.concat([f, f.iloc[:2]]), "2 rows of the forecasts repeat an earlier one"),
         (lambda f: f.assign(value="many"), "11-a-csv.csv: column 'value' holds not only numbers"),
         (lambda f: f.assign(output_type_id=""), "no output_type_id"),
-        (lambda f: f.assign(location=["", *f["location"][1:]]), "1 of 135 rows have no 'location', the first in row 1"),
+        (
+            lambda f: f.assign(location=["", *f["location"][1:]]),
+            "1 of 135 rows of the forecasts have no 'location', the first is row 1 of its file",
+        ),
     ],
 )
 def test_a_submission_that_contradicts_itself_is_refused(hub: Path, change, message: str) -> None:  # type: ignore[no-untyped-def]

@@ -8,8 +8,7 @@ import torch
 from prerank import HDR, PCA, Copula, Location, Marginal, check
 from prerank.calibration import ProjectedPIT, pce_interval
 from prerank.calibration import confidence as interval
-from prerank.diagnosis import GroupedCheck
-from prerank.diagnosis import chunked as inchunks
+from prerank.diagnosis import GroupedCheck, execution
 from prerank.inputs import lazy_members as lazymembers
 
 xr = pytest.importorskip("xarray")
@@ -25,7 +24,7 @@ LABELS = np.arange(N_CASES)
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(lazymembers, "VALUES", CHUNK * N_MEMBERS * N_TARGETS)
-    monkeypatch.setattr(inchunks, "_VALUES", RANKED * N_MEMBERS * N_TARGETS)
+    monkeypatch.setattr(execution, "_VALUES", RANKED * N_MEMBERS * N_TARGETS)
 
 
 def drawn(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from prerank import HDR, PCA, Contrast, Custom, Dependency, Location, Marginal, Scale, check, check_pits
-from prerank.calibration import LEVEL
+from prerank.calibration.evidence import LEVEL
 from prerank.diagnosis import grouped
 from prerank.diagnosis.explanations import SHAPES, words_of
 from prerank.diagnosis.sentences import OF_ONE_NUMBER, SENTENCES, failures_in_words, voices_of

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hindcast_files import iri
-from hub_files import build_hub
+from hub_files import add_quantiles, build_hub
 from prerank.cli.main import app
 from prerank_paper.benchmark.run import Summary
 from prerank_paper.cli.main import app as study
@@ -69,7 +69,10 @@ AS_IT_STANDS = {
     "prerank check forecasts.csv observations.csv --prerank location --prerank HDR": "",
     'prerank check hub --model a-csv --target "wk inc cases" --joint horizon': "",
     'prerank check hub --model "*" --joint horizon --html report.html': "report.html",
-    'prerank check hub --model "*" --by model --by location --block none --prerank location': "",
+    'prerank check hub --model "*" --by model --by location --html report.html': "report.html",
+    "prerank check hub --model quantiles-only --dependence gaussian": "",
+    "prerank check hub --model quantiles-only --dependence independent": "",
+    "prerank check quantiles.csv observed.csv --case day --joint hour --dependence gaussian": "",
     "prerank check hindcast.nc observed.nc": "",
     "prerank check hindcast.nc observed.nc --joint L --by season --block none": "",
     'prerank check prices.csv --members "model *" --observation price --joint hour': "",
@@ -226,7 +229,7 @@ def at_hand(folder: Path) -> None:
     seen.assign(value=rng.normal(size=len(seen))).to_csv(folder / "observed.csv", index=False)
     seen = pd.MultiIndex.from_product([days, stations], names=["case", "target"])
     pd.DataFrame({"value": y.ravel()}, seen).to_csv(folder / "observations.csv")
-    build_hub(folder / "hub")
+    add_quantiles(build_hub(folder / "hub", 6), "quantiles-only", [0.05, 0.25, 0.5, 0.75, 0.95], 6)
     dataset, truth, _ = iri()
     dataset.to_netcdf(folder / "hindcast.nc")
     truth.to_netcdf(folder / "observed.nc")

@@ -5,8 +5,7 @@ import torch
 
 from prerank.forecasts import GaussianMixture
 from prerank.models import LinearGaussian
-from prerank.models.anchored import anchored_mixture, anchored_output, anchored_weights
-from prerank.models.scaled import ScaledMixture
+from prerank.models.anchored import ScaledMixture, anchored_mixture, anchored_output, anchored_weights
 
 FLOOR = 1e-3
 

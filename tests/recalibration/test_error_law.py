@@ -15,7 +15,8 @@ from prerank.recalibration import Affine, ErrorLaw, Tilt, members_about_mean
 from prerank.recalibration.error_mean import Predictors, _Problem, robust_weights
 from prerank.recalibration.error_scale import fit_sizes, size_basis
 from prerank.recalibration.error_scatter import banded, log_density, patterns, t_scatters, with_own
-from prerank.recalibration.folds import folds_of
+from prerank.recalibration.error_shape import fit_groups
+from prerank.recalibration.folds import Folds, folds_of
 from prerank.recalibration.scale_nodes import scale_nodes
 
 CPU = torch.device("cpu")
@@ -138,19 +139,47 @@ def test_a_feature_that_knows_the_error_moves_mean_and_size():
     assert bool(((ratio > 8) & (ratio < 50)).all())  # exp(4 x 0.5 x 1.5) is 20
 
 
-def test_the_out_of_fold_law_is_that_of_fits_without_the_fold(held_out):
-    """The mean of a fold is what a fit on the other folds says, by hand: a shift shrunk by a pseudo-block."""
+def test_the_out_of_fold_law_is_that_of_a_fit_on_the_other_folds(held_out, monkeypatch):
+    """The mean of a fold is what is learnt from the others alone, by hand: a shift shrunk by a pseudo-block."""
+    monkeypatch.setattr("prerank.recalibration.error_fit.COUNTS", ())  # groups of errors have a mean of their own
     rng = np.random.default_rng(4)
     y = torch.as_tensor(rng.normal(size=(60, 1)))
     held = held_out(y, 3)
-    step = ErrorLaw(always=True).fit(Ensemble(torch.zeros(60, 5, 1).double()), held)
-    error = left = y / step.unit
-    for _ in range(2):  # large errors are those that are left
-        weights = robust_weights(left, torch.ones(60, dtype=torch.bool))
-        without = held.folds.without.double() * weights
-        shift = without @ error / (without.sum(1, keepdim=True) + 1)
-        left = error - shift[held.folds.fold]
-    assert_close(step.out_of_fold.mean, step.unit * shift[held.folds.fold])
+    found = ErrorLaw(always=True).fit(Ensemble(torch.zeros(60, 5, 1).double()), held).out_of_fold
+    for f in range(3):
+        inside = held.folds.fold == f
+        own, fold = y[~inside], held.folds.fold[~inside]
+        unit = own.std(correction=0)
+        left = own / unit
+        for _ in range(2):  # large errors are those that are left by a fit without the case's fold
+            weights = robust_weights(left, torch.ones(40, dtype=torch.bool))
+            without = torch.stack([weights * (fold != g) for g in range(3) if g != f])
+            shifts = without @ (own / unit) / (without.sum(1, keepdim=True) + 1)
+            left = own / unit - shifts[(fold != min(set(range(3)) - {f})).long()]
+        expected = unit * (weights @ (own / unit)) / (weights.sum() + 1)
+        assert_close(found.mean[inside], expected.expand(20, 1))
+
+
+@pytest.mark.parametrize("n_folds", [2, 3])
+def test_what_folds_choose_is_judged_by_an_outer_fold(held_out, n_folds):
+    """Nothing of a fold's observations is in its law, whatever is chosen, features and gaps included."""
+    forecast, y, _ = seasons(60)
+    held = held_out(y, n_folds)
+    fold = torch.arange(60) * n_folds // 60
+    near = torch.stack(
+        [((torch.arange(60) - 60 * f // n_folds + 2) % 60 < 60 // n_folds + 4) & (fold != f) for f in range(n_folds)]
+    )
+    held = held._replace(folds=Folds(fold, torch.arange(60), n_folds, near))
+    wild = torch.where((fold == 0)[:, None], 50 - 7 * y**2, y)
+    step = ErrorLaw(always=True)
+    first, second = (step.fit(forecast, held._replace(y=each)).out_of_fold for each in (y, wild))
+    inside = fold == 0
+    assert_close(first.log_prob(y)[inside], second.log_prob(y)[inside])
+    assert not torch.equal(first.log_prob(y)[~inside], second.log_prob(y)[~inside])
+    # nor of cases that are too near
+    wild = torch.where(near[0][:, None], 50 - 7 * y**2, y)
+    second = step.fit(forecast, held._replace(y=wild)).out_of_fold
+    assert_close(first.log_prob(y)[inside], second.log_prob(y)[inside])
 
 
 def test_the_tilt_that_follows_learns_from_laws_without_the_fold():
@@ -291,7 +320,7 @@ def test_the_regression_is_the_ridge_regression_by_its_dual(n_targets):
     x = predictors.values
     for ridge in (10.0, 0.1):
         kernel = 1 + x @ x.mT / (ridge * 25)
-        found = _Problem.of(errors, predictors, used, 25, False).solved((ridge,), folds.fold)
+        found = _Problem.of(errors, predictors, used, 25, False).solved((ridge, math.inf), folds.fold)
         assert_close(found.shift + x @ found.coefficients, kernel @ torch.linalg.solve(kernel + torch.eye(25), errors))
         for f in range(5):
             rest, inside = folds.fold != f, folds.fold == f
@@ -359,15 +388,16 @@ def test_members_that_are_wrong_get_a_law_that_is_right():
     assert check(observed, recalibrator.transform(later)).calibrated
 
 
-@pytest.mark.parametrize("kind", ["members", "errors"])
-def test_the_shape_of_members_or_of_past_errors_is_taken_where_it_is_no_t(kind):
+@pytest.mark.parametrize("kind", ["members", "groups"])
+def test_the_shape_of_members_or_of_groups_is_taken_where_it_is_no_t(kind):
     """Two humps: on sides that the members know, or on sides that only past errors show."""
     rng = np.random.default_rng(7)
-    often = rng.choice([0.15, 0.85], size=(400, 1, 1)) if kind == "members" else 0.5
-    side = np.sign(rng.uniform(size=(400, 21, 1)) - often)
-    noise = rng.normal(size=(400, 21, 2))
-    points = torch.as_tensor(2 * side + 0.3 * noise if kind == "members" else noise)
-    y = points[:, 0] + 0.5 if kind == "members" else torch.as_tensor(3 * side[:, 0] + 0.3 * noise[:, 0])
+    side, noise = np.sign(rng.normal(size=(400, 21, 1))), rng.normal(size=(400, 21, 2))
+    angle = rng.uniform(0, np.pi, size=(400, 1))
+    points = torch.as_tensor(3 * side * np.stack([np.cos(angle), np.sin(angle)], -1) + 0.3 * noise)
+    y = points[:, 0] + 0.5
+    if kind == "groups":
+        points, y = torch.as_tensor(noise), torch.as_tensor(3 * side[:, 0] + 0.3 * noise[:, 0])
     step = fitted(Ensemble(points[:, 1:]), y).steps_[0]
     assert step.shape == kind
     law = step.transform(Ensemble(points[:, 1:]))
@@ -375,12 +405,89 @@ def test_the_shape_of_members_or_of_past_errors_is_taken_where_it_is_no_t(kind):
     assert float(law.log_prob(y).mean() - plain.log_prob(y).mean()) > 0.3
 
 
-def test_the_shape_of_errors_is_saved(tmp_path):
+def test_groups_of_errors_are_found():
+    """Two Gaussians of unequal size and weight: weights, centres and covariances within four standard errors."""
+    rng = np.random.default_rng(9)
+    first = rng.uniform(size=4000) < 0.3
+    noise = rng.normal(size=(4000, 2)) @ np.linalg.cholesky(np.array([[1.0, 0.5], [0.5, 1.0]])).T
+    z = torch.as_tensor(np.where(first[:, None], 0.5 * noise + [4.0, 2.0], noise - 1))
+    found = fit_groups(z, torch.ones(4000).double(), 2)
+    order = found.log_weights.argsort()
+    assert_close(
+        found.log_weights[order].exp(), torch.tensor([0.3, 0.7]).double(), rtol=0, atol=4 * (0.21 / 4000) ** 0.5
+    )
+    wanted = torch.tensor([[4.0, 2.0], [-1.0, -1.0]]).double()
+    assert_close(found.centres[order], wanted, rtol=0, atol=4 / (0.7 * 4000) ** 0.5 + 2 * 4 / 1200)
+    for place, size in zip(order.tolist(), (0.5, 1.0), strict=True):
+        covariance = found.sizes[place] ** 2 * found.covariance
+        expected = size**2 * torch.tensor([[1.0, 0.5], [0.5, 1.0]]).double()
+        assert_close(covariance, expected, rtol=0, atol=size**2 * 4 * (2 / 1200) ** 0.5)
+    assert_close(found.joint(z).logsumexp(1).exp().mean(), found.joint(z).exp().sum(1).mean())
+
+
+def test_groups_are_a_density():
+    """Their mass on a fine grid is one."""
+    rng = np.random.default_rng(10)
+    z = torch.as_tensor(np.exp(rng.normal(size=(200, 2))) - 1.6)
+    found = fit_groups(z, torch.as_tensor(rng.uniform(0.5, 1.5, size=200)), 4)
+    side = torch.linspace(-40, 40, 1601).double()
+    grid = torch.cartesian_prod(side, side)
+    assert_close(found.joint(grid).exp().sum() * 0.05**2, torch.ones(()).double(), rtol=0, atol=1e-3)
+
+
+def test_skew_errors_are_corrected():
+    """On later cases fewer pre-ranks are rejected than of members that were moved and stretched."""
+    rng = np.random.default_rng(11)
+    signal = rng.normal(size=(700, 1, 3))
+    members = torch.as_tensor(signal + rng.normal(size=(700, 10, 3)))
+    common = rng.normal(size=(700, 1)) + 0.7 * rng.normal(size=(700, 3))
+    y = torch.as_tensor(signal[:, 0] + np.exp(0.8 * common) - 1.6)
+    recalibrator = Recalibrator().fit(Ensemble(members[:500]), y[:500])
+    assert recalibrator.steps_[0].shape == "groups"
+    assert "groups of errors" in recalibrator.summary()
+    plain = Recalibrator(steps=[Affine()]).fit(Ensemble(members[:500]), y[:500]).transform(Ensemble(members[500:]))
+    law = recalibrator.transform(Ensemble(members[500:]))
+    before, after = (check(y[500:], each).table["adjusted p-value"] for each in (plain, law))
+    assert int((after <= 0.05).sum()) < int((before <= 0.05).sum())
+
+
+def test_a_curved_mean_is_found_where_a_line_is_not_enough():
+    """Errors that go with the cosine of the level: a tenth of their variance is left at most."""
+    rng = np.random.default_rng(12)
+    signal = rng.uniform(-3, 3, size=(400, 1, 2))
+    members = torch.as_tensor(signal + 0.1 * rng.normal(size=(400, 8, 2)))
+    error = 2 * np.cos(1.2 * signal[:, 0])
+    y = torch.as_tensor(signal[:, 0] + error + 0.2 * rng.normal(size=(400, 2)))
+    step = fitted(Ensemble(members[:300]), y[:300]).steps_[0]
+    assert step.bump_heights is not None
+    law = step.transform(Ensemble(members[300:]))
+    left = (law.mean - y[300:]).square().mean()
+    assert float(left) < 0.1 * float(torch.as_tensor(error).var())
+
+
+def test_sizes_depend_on_the_level_where_that_is_beyond_doubt():
+    rng = np.random.default_rng(13)
+    signal = rng.normal(size=(400, 1, 1)) + np.zeros((1, 1, 2))
+    members = torch.as_tensor(signal + rng.normal(size=(400, 8, 2)))
+    noise = rng.normal(size=(400, 2))
+    for slope, expected in ((0.0, 2), (0.6, 3)):
+        y = torch.as_tensor(signal[:, 0] + np.exp(slope * signal[:, 0]) * noise)
+        step = fitted(Ensemble(members), y).steps_[0]
+        assert len(step.slopes) == expected
+    law = step.transform(Ensemble(torch.tensor([-1.5, 1.5]).double()[:, None, None] + torch.zeros(2, 8, 2).double()))
+    assert 3 < float((law.variance[1] / law.variance[0]).mean()) < 40  # exp(4 x .6 x 1.5) is 37 for the level itself
+
+
+def test_groups_and_bumps_are_saved(tmp_path):
     rng = np.random.default_rng(8)
-    y = torch.as_tensor(3 * np.sign(rng.normal(size=(200, 1))) + 0.2 * rng.normal(size=(200, 2)))
-    members = torch.as_tensor(rng.normal(size=(200, 6, 2)))
+    level = rng.uniform(-3, 3, size=(300, 1, 2))
+    side = np.sign(rng.normal(size=(300, 1)))
+    y = torch.as_tensor(level[:, 0] + 2 * np.cos(2 * level[:, 0]) + 3 * side + 0.2 * rng.normal(size=(300, 2)))
+    members = torch.as_tensor(level + 0.1 * rng.normal(size=(300, 6, 2)))
     recalibrator = fitted(Ensemble(members), y)
-    assert recalibrator.steps_[0].points.shape == (50, 2)
+    step = recalibrator.steps_[0]
+    assert step.shape == "groups"
+    assert step.bump_heights is not None
     recalibrator.save(tmp_path / "law.safetensors")
     again = Recalibrator.load(tmp_path / "law.safetensors").transform(Ensemble(members))
     assert torch.equal(recalibrator.transform(Ensemble(members)).loc, again.loc)

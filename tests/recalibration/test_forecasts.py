@@ -100,7 +100,7 @@ def test_code_is_never_saved(standard, observed, tmp_path):
 
 def test_a_file_of_something_else_is_refused(tmp_path):
     (tmp_path / "file").write_text("no recalibrator")
-    with pytest.raises(ValueError, match="cannot be read as a saved model"):
+    with pytest.raises(ValueError, match="cannot be read as a saved Recalibrator"):
         Recalibrator.load(tmp_path / "file")
 
 

@@ -239,7 +239,7 @@ OPTIONS: dict[str, tuple[Any, str]] = {
     "an unfitted summary": (lambda: Recalibrator().summary(), "not fitted yet"),
     "an unfitted file": (lambda: Recalibrator().save("nowhere"), "not fitted yet"),
     "a file called None": (lambda: affine().fit(E, Y).save(None), "not NoneType"),
-    "a folder": (lambda: Recalibrator.load("/"), "is a folder; a saved model is one file"),
+    "a folder": (lambda: Recalibrator.load("/"), "is a folder; a saved Recalibrator is one file"),
     "draws without end": (lambda: HDRRecalibration(n_draws=10**12), "n_draws=1000000000000: a whole .*at most 1,000,000"),
     "a pool without end": (lambda: HDRRecalibration(n_pool=10**12), "n_pool=1000000000000"),
     "draws of a region without end": (lambda: HighestDensityRegions(n_draws=10**12), "at most 1,000,000"),

@@ -19,8 +19,7 @@ from prerank import Ensemble, GaussianMixture, Location, Recalibrator
 from prerank.recalibration import Affine
 from prerank.regression import CalibratedRegressorCV, MixtureRegressor
 from prerank.regression.cv_plans import Fold, held_out, single
-from prerank.regression.fold_models import Job, fitted_models
-from prerank.regression.simultaneous_fits import Rows, _filled, fit_together
+from prerank.regression.fold_models import Job, Rows, _filled, fit_together, fitted_models
 from prerank.training import FitOptions, Run, TrainingSet, fit
 
 QUICK: dict[str, Any] = {"n_components": 2, "hidden": (8,), "learning_rate": 0.03, "max_epochs": 4, "random_state": 0}
@@ -283,7 +282,7 @@ def test_few_rows_are_left_uncorrected_and_the_user_is_told() -> None:
         ({"cv": 1}, {}, "cv=1"),
         ({"cv": 2, "ensemble": True}, {}, "at least three folds"),
         ({"cv": ShuffleSplit(4, random_state=0)}, {}, "more than once"),
-        ({}, {"sample_weight": np.zeros(40)}, "at least one non-zero number"),
+        ({}, {"sample_weight": np.zeros(40)}, "sample_weight are zero; at least one must be positive"),
         ({}, {"sample_weight": -np.ones(40)}, "[Nn]egative"),
         ({}, {"groups": np.zeros(39)}, "inconsistent numbers of samples"),
         ({"estimator": StandardScaler()}, {}, "StandardScaler has no predict_distribution"),

@@ -24,8 +24,10 @@ ESTIMATORS = [NETWORK, TransformedTargets(NETWORK), CalibratedRegressorCV(NETWOR
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
 def test_hidden_values_are_refused_as_missing_ones(estimator):
-    with pytest.raises(ValueError, match="contains NaN"):
+    with pytest.raises(ValueError, match="1 of 120 values of y are NaN or infinite"):
         estimator.fit(X, masked(Y))
+    with pytest.raises(ValueError, match="fill value"):
+        estimator.fit(X, masked(Y).data)
     with pytest.raises(ValueError, match="contains NaN"):
         estimator.fit(masked(X), Y)
 

@@ -9,7 +9,7 @@ import torch
 from prerank import HDR, PCA, Contrast, GaussianMixture, Location, Marginal, pce, pce_null, projected_pit
 from prerank.datasets import Bimodal, Standardiser
 from prerank.regression import MixtureRegressor
-from prerank.regression.units import in_target_units
+from prerank.regression.preparation import in_target_units
 from prerank.training import choose_strength
 
 Table = tuple[np.ndarray, np.ndarray]

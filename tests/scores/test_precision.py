@@ -70,7 +70,7 @@ def test_chunks_are_told_at_least_the_size_of_one_temporary(score, needed, monke
         told.append(values_each)
         return at_once(values_each, device)
 
-    monkeypatch.setattr("prerank.scores.chunks.at_once", recorded)
+    monkeypatch.setattr("prerank.scores.estimators.at_once", recorded)
     score(torch.zeros(2, 3), torch.zeros(2, 40, 3))
     assert [needed <= size <= 20 * needed for size in told] == [True]
 

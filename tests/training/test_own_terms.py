@@ -25,8 +25,7 @@ from prerank.training import (
 )
 from prerank.training.cuda_graph import is_capturable
 from prerank.training.grouping import grouped
-from prerank.training.loss import Loss
-from prerank.training.noise import StepNoise
+from prerank.training.loss import Loss, StepNoise
 from prerank.training.protocols import draws_of, parts_of, streams_of
 
 fit_module = sys.modules["prerank.training.loop"]

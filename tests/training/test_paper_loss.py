@@ -16,8 +16,7 @@ from prerank.forecasts import GaussianMixture
 from prerank.preranks import HDR, PCA, Contrast, Copula, Dependency, Location, Marginal, Scale
 from prerank.training import Architecture, NegativeLogLikelihood, PreRankPenalty, Run
 from prerank.training.grouping import grouped
-from prerank.training.loss import Loss
-from prerank.training.noise import StepNoise
+from prerank.training.loss import Loss, StepNoise
 
 B, C, D, S, J = 6, 2, 3, 9, 7
 TAU, TAU_OF_RANKS = 20.0, 5.0

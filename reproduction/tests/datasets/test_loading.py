@@ -10,9 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from prerank.datasets.cache import cache_folder
-from prerank.datasets.digest import GitBlob
-from prerank.datasets.download import Policy
+from prerank.datasets.download import GitBlob, Policy, cache_folder
 from prerank.io import DataError, DownloadError, IntegrityError
 from prerank_paper.datasets import LicenceError, NotLocalError, catalogue, fetch, load
 from prerank_paper.datasets.builtin import BUILTIN

@@ -1,6 +1,7 @@
 """The paper's datasets come out as the manifest says, from raw files and from cleaned ones alike."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from prerank.datasets.digest import verify
+from prerank.datasets.download import verify
 from prerank.io import IntegrityError
 from prerank_paper.datasets import dataset, load, split
 from prerank_paper.datasets.catalogue import PAPER_DATASETS
@@ -114,3 +115,14 @@ def test_a_cleaned_file_that_differs_from_its_manifest_is_refused(
     monkeypatch.setenv("PRERANK_DATA", str(tmp_path))
     with pytest.raises(IntegrityError, match="Sha256"):
         load("wq", download=False)
+
+
+def test_the_page_lists_every_dataset_with_its_sizes_and_whether_it_was_run() -> None:
+    root = Path(__file__).parents[3]
+    rows = re.findall(
+        r"^\| (\w+) \| (?:about )?([\d,]+) \| (\d+) \| (\d+) \| (.+) \|$", (root / "docs/datasets.md").read_text(), re.M
+    )
+    listed = {name: tuple(int(value.replace(",", "")) for value in sizes) for name, *sizes, _ in rows}
+    assert listed == {item.name: (item.n_rows, item.n_features, item.n_targets) for item in PAPER_DATASETS}
+    run = set(pq.read_table(root / "results/benchmark/records.parquet", columns=["dataset"])["dataset"].to_pylist())
+    assert {name for name, *_, what in rows if not what.startswith("not run")} == run

@@ -6,9 +6,7 @@ wait for each other once. How cases are cut does not depend on the number of thr
 the chunks, so not a bit does.
 """
 
-from prerank._parallel.granted import granted_threads
-from prerank._parallel.linearalgebra import single_threaded_blas
-from prerank._parallel.operations import single_threaded, threads_inside
-from prerank._parallel.spreading import in_threads
+from prerank._parallel.operations import single_threaded, single_threaded_blas, threads_inside
+from prerank._parallel.spreading import granted_threads, in_threads
 
 __all__ = ["granted_threads", "in_threads", "single_threaded", "single_threaded_blas", "threads_inside"]

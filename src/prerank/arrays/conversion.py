@@ -10,7 +10,28 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.arrays.arrow import from_arrow
+
+def is_arrow(value: object) -> bool:
+    """Whether a value is a table that hands over Arrow more than once and is no array or data frame by itself.
+
+    >>> import pyarrow as pa
+    >>> is_arrow(pa.table({"a": [1.0]})), is_arrow([1.0])
+    (True, False)
+    """
+    kind = type(value)
+    streams = hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "read_next_batch")
+    is_column = not hasattr(kind, "columns") and (hasattr(kind, "type") or hasattr(kind, "dtype"))
+    return streams and not is_column and not hasattr(kind, "iloc")
+
+
+def from_arrow(value: Any) -> Any:
+    """A table that hands over Arrow as a pandas DataFrame; anything else as it is."""
+    if not is_arrow(value):
+        return value
+    import pyarrow as pa
+
+    return pa.table(value).to_pandas(date_as_object=False)
+
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _EXACT_IN_SINGLE = 1 << 24  # whole numbers up to here are float32 numbers
@@ -137,7 +158,7 @@ def without_mask(value: Any) -> Any:
     return _filled(value) if isinstance(value, np.ma.MaskedArray) else value
 
 
-def _filled(masked: np.ma.MaskedArray) -> np.ndarray:
+def _filled(masked: "np.ma.MaskedArray") -> np.ndarray:
     if masked.dtype.kind not in "fiub":
         return masked.data
     dtype = masked.dtype if masked.dtype.kind == "f" else np.dtype(np.float64)

@@ -4,13 +4,15 @@ A label is what a container calls a case or a target: an xarray coordinate, or a
 `RangeIndex`, the default, means position and is no label; so is an xarray dimension without a coordinate.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from prerank.arrays.arrow import from_arrow
+from prerank._wording import counted
+from prerank.arrays.conversion import from_arrow
 
 ROLES = ("case", "member", "target")
 _OF_Y = ("case", "target")
@@ -25,16 +27,16 @@ Axes = Sequence[str] | Mapping[str, str]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The labels of cases and targets as pandas indices; None where there are none and position counts."""
+    """The labels of cases, targets and members as pandas indices; None where there are none and position counts."""
 
     cases: Any = None
     targets: Any = None
+    members: Any = None
 
     def or_else(self, other: "Labels") -> "Labels":
         """These labels, and another's where there are none."""
-        return Labels(
-            other.cases if self.cases is None else self.cases, other.targets if self.targets is None else self.targets
-        )
+        own, others = ((one.cases, one.targets, one.members) for one in (self, other))
+        return Labels(*(there if mine is None else mine for mine, there in zip(own, others, strict=True)))
 
 
 def is_xarray(value: object) -> bool:
@@ -241,11 +243,14 @@ def _in_order(dims: tuple[Any, ...], roles: dict[Any, str], wanted: tuple[str, .
 
 
 def labels_of(value: Any, n_axes: int) -> Labels:
-    """The labels of the first axis (cases) and, of two axes or more, of the last one (targets)."""
+    """Labels of the first axis (cases); of two axes or more of the last (targets), of three of the second (members)."""
     value = from_arrow(value)
     if is_xarray(value) and len(value.dims) == n_axes:
         indexes = value.indexes
-        return Labels(indexes.get(value.dims[0]), indexes.get(value.dims[-1]) if n_axes > 1 else None)
+        last, second = (
+            indexes.get(value.dims[place]) if n_axes > least else None for place, least in ((-1, 1), (1, 2))
+        )
+        return Labels(indexes.get(value.dims[0]), last, second)
     if is_pandas(value):
         columns = getattr(value, "columns", None) if hasattr(type(value), "columns") else None
         return Labels(_unless_default(value.index), None if columns is None else _unless_default(columns))
@@ -313,3 +318,50 @@ def label_text(label: Any) -> str:
     if isinstance(label, np.generic):
         text = repr(label.item()) if not isinstance(label, np.datetime64) else text
     return text.removesuffix(" 00:00:00")
+
+
+def target_names(labels: Labels, n_targets: int) -> tuple[str, ...]:
+    """What targets are called by their labels; y1, y2, ... where they have none."""
+    if labels.targets is None:
+        return tuple(f"y{d + 1}" for d in range(n_targets))
+    names = tuple(_name(label) for label in labels.targets)
+    if not all(name.strip() for name in names):
+        place = next(place for place, name in enumerate(names) if not name.strip())
+        raise ValueError(f"target {place + 1} of {len(names)} has an empty name; give every target a name of its own")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"target {twice!r} occurs more than once; give every target a name of its own")
+    return names
+
+
+def member_names(labels: Any) -> tuple[str, ...] | None:
+    """What members are called, where they have names: text that differs in more than numbers; None for numbered members.
+
+    Members with names are models, each with errors of its own; numbered ones, such as "m01" and "m02", are exchangeable.
+
+    >>> member_names(["GFS", "ICON"]), member_names(["m01", "m02"]), member_names([1, 2])
+    (('GFS', 'ICON'), None, None)
+    """
+    if labels is None or not all(isinstance(label, str) for label in labels):
+        return None
+    names = tuple(str(label) for label in labels)
+    if len({re.sub(r"\d+", "", name) for name in names}) < 2 or len(set(names)) < len(names):
+        return None
+    return names
+
+
+def declared_names(names: Sequence[str], n_members: int) -> tuple[str, ...]:
+    """Names that are given for members, one each, checked."""
+    given = [names] if isinstance(names, str) else [*names]
+    if len(given) != n_members or len({str(name) for name in given}) < n_members:
+        raise ValueError(
+            f"member_names has {counted(len(given), 'name')}, {len({str(name) for name in given})} of them different, for "
+            f"{counted(n_members, 'member')}; give each member a name of its own"
+        )
+    return tuple(str(name) for name in given)
+
+
+def _name(label: Any) -> str:
+    if isinstance(label, tuple):
+        return ", ".join(_name(part) for part in label)
+    return str(label).removesuffix(" 00:00:00") if hasattr(label, "isoformat") else str(label)

@@ -2,8 +2,7 @@
 
 from prerank.calibration.adjustment import holm
 from prerank.calibration.confidence import PCEInterval, pce_interval
-from prerank.calibration.histogram_measures import HistogramMeasures, histogram_measures
-from prerank.calibration.histogram_shapes import describe_shape
+from prerank.calibration.histogram_shapes import HistogramMeasures, describe_shape, histogram_measures
 from prerank.calibration.null import Band, PCENull, corrected_pce, pce_null, reliability_band
 from prerank.calibration.pit import ClosedForm, EmpiricalRank, RandomisedRank, hidden_error, projected_pit
 from prerank.calibration.projected_pits import ProjectedPIT
@@ -16,10 +15,9 @@ from prerank.calibration.reliability import (
     reliability_curve,
 )
 from prerank.calibration.smooth_rank import SmoothRank, smooth_pit
-from prerank.calibration.testing import LEVEL, PCETest, chi_square_test, ks_test, pce_test
+from prerank.calibration.testing import PCETest, chi_square_test, ks_test, pce_test
 
 __all__ = [
-    "LEVEL",
     "Band",
     "ClosedForm",
     "EmpiricalRank",

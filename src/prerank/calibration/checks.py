@@ -11,9 +11,8 @@ from prerank.forecasts import Ensemble, Forecast
 from prerank.inputs.checks import (
     require_case_weights,
     require_fitting,
-    require_members,
     require_observations,
-    require_parameters,
+    require_sound,
 )
 
 __all__ = [
@@ -28,9 +27,7 @@ def refuse_bad_input(y: Tensor, forecast: Forecast, observation_weights: Tensor 
     """Everything that would otherwise end in a wrong number or an obscure error, said with numbers."""
     require_fitting(y, forecast, follows=True)
     require_observations(y, "drop them, or call check(), which drops missing observations and says how many")
-    require_parameters(forecast)
-    if isinstance(forecast, Ensemble):
-        require_members(forecast, remedy="drop them, or call check(), which leaves missing members out of their case")
+    require_sound(forecast, "drop them, or call check(), which leaves missing members out of their case")
     if observation_weights is None:
         return
     if not isinstance(forecast, Ensemble) or forecast.weights is None:

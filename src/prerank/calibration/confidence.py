@@ -21,7 +21,17 @@ FEWEST_BLOCKS = 20  # of fewer independent blocks tests are approximate, and an 
 
 
 class PCEInterval(NamedTuple):
-    """Estimate and limits of the mean PCE over the projections."""
+    """Estimate and limits of the mean PCE over the projections.
+
+    Attributes
+    ----------
+    estimate : float
+        The PCE.
+    low : float
+        Lower limit.
+    high : float
+        Upper limit.
+    """
 
     estimate: float
     low: float
@@ -45,11 +55,36 @@ def pce_interval(
     PCE is a mean absolute distance, so $|\widehat{PCE} - PCE| \le \frac1J \sum_j |\hat F(\alpha_j) - F(\alpha_j)|$. The
     interval is the estimate plus and minus a quantile of the right-hand side, the larger of its bootstrap quantile
     (F as observed) and its null quantile (F uniform), and is cut at zero. It therefore covers at least as often as
-    stated, also where the population PCE is zero, at which the usual bootstrap interval fails. PITs are (N, K);
-    `null` holds replicates of the mean PCE under calibration (`pce_test(...).replicates`): needed for K > 1, for ranks
-    that tie or carry weights, and for blocks. Of more than 100,000 cases, 4,096 sets are resampled. `blocks` (N,) label
-    dependent cases, which are then drawn together; with fewer than 20 blocks the limits are NaN.
+    stated, also where the population PCE is zero, at which the usual bootstrap interval fails. Of more than 100,000 cases,
+    4,096 sets are resampled.
 
+    Parameters
+    ----------
+    pit : ProjectedPIT or array_like of shape (n_cases, n_projections)
+        PITs.
+    coverage : float, default 0.95
+        How often the interval is to hold the population PCE, at least.
+    n_levels : int, default 100
+        Levels are the cell centres (j - 0.5) / n_levels.
+    levels : array_like, shape (n_levels,), optional
+        Levels of your own.
+    null : array_like, shape (n_replicates,), optional
+        Replicates of the mean PCE under calibration (`pce_test(...).replicates`): needed for several projections, for ranks
+        that tie or carry weights, and for blocks.
+    n_replicates : int, default 999
+        Replicates of the bootstrap.
+    seed : int, default 0
+        Of the bootstrap.
+    blocks : array_like, shape (n_cases,), optional
+        Labels of dependent cases, which are then drawn together; with fewer than 20 blocks the limits are NaN.
+
+    Returns
+    -------
+    PCEInterval
+        Estimate and limits.
+
+    Examples
+    --------
     >>> interval = pce_interval(torch.linspace(0.001, 0.999, 500)[:, None])
     >>> interval.low
     0.0
@@ -62,75 +97,49 @@ def pce_interval(
     if not 0 < coverage < 1:
         raise ValueError(f"coverage={coverage}: a probability between 0 and 1, such as 0.95")
     grid = centred_levels(n_levels) if levels is None else levels
-    several = pce_intervals(
-        pit, coverage, grid, None if null is None else null.reshape(-1, 1), n_replicates, seed, blocks
-    )
-    return PCEInterval(*(float(limit.reshape(())) for limit in several))
+    null = None if null is None else null.reshape(-1, 1)
+    limits = pce_intervals(pit, null, blocks, coverage, grid, n_replicates, seed, pooled=True)
+    return PCEInterval(*(float(limit.reshape(())) for limit in limits))
 
 
 @single_threaded()
 def pce_intervals(
     pit: ProjectedPIT,
-    coverage: float,
-    grid: Tensor,
     null: Tensor | None,
-    n_replicates: int,
-    seed: int,
     blocks: Tensor | None = None,
+    coverage: float = 0.95,
+    levels: Tensor | None = None,
+    n_replicates: int = 999,
+    seed: int = 0,
+    *,
+    pooled: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`pce_interval` of several models at once, PITs (..., N, K), null (B, ...) or None: estimate, low and high, (...) each.
+    """`pce_interval` of G pre-ranks and several models, PITs (..., N, K): estimate, low and high, (..., G) each.
 
-    They share their bootstrap samples, so the interval of one does not depend on the others.
+    `null` (B, ..., G) holds their replicates, None: no pre-rank needs them. With `pooled` all projections are one pre-rank.
+    All share their bootstrap samples, so the interval of one does not depend on the others.
     """
-    grid = grid.double().to(pit.device)
+    grid = (centred_levels() if levels is None else levels).double().to(pit.device)
     curve = reliability_curve(pit, levels=grid).frequency.double()
-    estimate = (grid[:, None] - curve).abs().mean((-2, -1))
-    if _too_few(blocks):
+    sizes = [len(pit.names)] if pooled else [len(part.names) for part in pit.parts]
+    estimate = torch.stack([own.mean((-2, -1)) for own in (grid[:, None] - curve).abs().split(sizes, -1)], -1)
+    if blocks is not None and len(blocks.unique()) < FEWEST_BLOCKS:
         blank = torch.full_like(estimate, torch.nan)
         return estimate, blank, blank
     distances, n_units = _bootstrap(pit, grid, curve, n_replicates, seed, blocks)
-    margin = distances.mean(-1).quantile(coverage, dim=0) * _inflation(coverage, n_units)
+    margins = [own.mean(-1).quantile(coverage, dim=0) for own in distances.split(sizes, -1)]
+    margin = torch.stack(margins, -1) * _inflation(coverage, n_units)
     if null is not None:
-        margin = torch.maximum(margin, _quantile_of_null(null, coverage).to(margin).reshape(margin.shape))
-    elif len(pit.names) == 1 and blocks is None and pit.pick is None:
-        part = pit.parts[0]
-        margin = margin.clamp_min(pce_null(pit.n_cases, levels=grid.cpu(), n_members=part.n_members).quantile(coverage))
+        margin = torch.maximum(margin, null.double().quantile(coverage, dim=0, interpolation="higher").to(margin))
+    elif blocks is None and pit.pick is None:
+        least = [_known_quantile(pit, g, grid, coverage) if size == 1 else 0.0 for g, size in enumerate(sizes)]
+        margin = torch.maximum(margin, margin.new_tensor(least))
     return estimate, (estimate - margin).clamp_min(0.0), (estimate + margin).clamp_max(1.0)
 
 
-@single_threaded()
-def pce_intervals_of_groups(
-    pit: ProjectedPIT,
-    null: Tensor | None,
-    blocks: Tensor | None,
-    coverage: float = 0.95,
-    n_replicates: int = 999,
-    seed: int = 0,
-) -> list[PCEInterval]:
-    """`pce_interval` of each pre-rank, PITs (N, K), null (B, G) or None, from one bootstrap of the cases for all."""
-    if null is None:
-        return [
-            pce_interval(pit.of(part.prerank), coverage, n_replicates=n_replicates, seed=seed, blocks=blocks)
-            for part in pit.parts
-        ]
-    grid = centred_levels().to(pit.device)
-    curve = reliability_curve(pit, levels=grid).frequency.double()
-    sizes = [len(part.names) for part in pit.parts]
-    estimates = [float(own.mean()) for own in (grid[:, None] - curve).abs().split(sizes, -1)]
-    if _too_few(blocks):
-        return [PCEInterval(estimate, math.nan, math.nan) for estimate in estimates]
-    distances, n_units = _bootstrap(pit, grid, curve, n_replicates, seed, blocks)
-    inflation = _inflation(coverage, n_units)
-    found = []
-    for g, (estimate, own) in enumerate(zip(estimates, distances.split(sizes, -1), strict=True)):
-        margin = float(own.mean(-1).quantile(coverage)) * inflation
-        margin = max(margin, float(_quantile_of_null(null[:, g], coverage)))
-        found.append(PCEInterval(estimate, max(estimate - margin, 0.0), min(estimate + margin, 1.0)))
-    return found
-
-
-def _too_few(blocks: Tensor | None) -> bool:
-    return blocks is not None and len(blocks.unique()) < FEWEST_BLOCKS
+def _known_quantile(pit: ProjectedPIT, g: int, levels: Tensor, coverage: float) -> float:
+    """The quantile of a calibrated projection's PCE, from N and M alone."""
+    return float(pce_null(pit.n_cases, levels=levels.cpu(), n_members=pit.parts[g].n_members).quantile(coverage))
 
 
 def _inflation(coverage: float, n_units: int) -> float:
@@ -139,10 +148,6 @@ def _inflation(coverage: float, n_units: int) -> float:
 
     student = stdtrit(max(1, n_units - 1), 0.5 + coverage / 2) / ndtri(0.5 + coverage / 2)
     return float(math.sqrt(n_units / max(1, n_units - 1)) * student)
-
-
-def _quantile_of_null(null: Tensor, coverage: float) -> Tensor:
-    return null.double().quantile(coverage, dim=0, interpolation="higher")
 
 
 def _bootstrap(
@@ -179,5 +184,5 @@ def _bootstrap(
         return first_row[:, :1] + chosen.T[:, None, :]
 
     centre = curve.reshape(points.n_sets, *curve.shape[-2:])
-    distances = points.replicates(rows, n_replicates, 1, torch.ones_like(centre), centre).pce
+    distances = points.replicates(rows, n_replicates, 1, None, centre).pce
     return distances.reshape(n_replicates, *pit.lead, distances.shape[-1]), pit.n_cases

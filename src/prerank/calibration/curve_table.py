@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from prerank._chunks import at_once, chunks
 from prerank.calibration.rank_intervals import Intervals, curve_sums, steps
@@ -23,7 +24,7 @@ class CurveTable(Protocol):
     """The points of some projections, ready for summing."""
 
     def numbers_of_a_set(self, n_cases: int) -> int:
-        """How many numbers the temporaries of a set of so many cases hold for a projection, for the choice of chunks."""
+        """How many numbers the temporaries of a set of so many cases hold, for the choice of chunks."""
         ...
 
     def sums(self, rows: Tensor, weights: Tensor | None) -> Tensor:
@@ -49,7 +50,7 @@ class Coded(NamedTuple):
     curves: Tensor
 
     def numbers_of_a_set(self, n_cases: int) -> int:
-        return max(n_cases, len(self.curves))
+        return max(n_cases, len(self.curves)) * self.codes.shape[1]
 
     def sums(self, rows: Tensor, weights: Tensor | None) -> Tensor:
         n_sets, n_cases = rows.shape
@@ -115,6 +116,38 @@ class Coded(NamedTuple):
         return (counts.reshape(n_sets, n_projections, n_codes) @ self.curves.pow(exponent)).mT
 
 
+class Resampled(NamedTuple):
+    """The same points sorted by the numbers of their intervals, for many sets drawn from all of them with replacement.
+
+    A set is how often it has each row; the rows with a number, and the sets that have them, are added side by side.
+    `order` (K rows,) has the rows of each projection by their codes, `ends` (K U,) where those with each code begin.
+    """
+
+    order: Tensor
+    ends: Tensor
+    curves: Tensor
+
+    @staticmethod
+    def of(table: Coded) -> "Resampled":
+        n_projections, n_codes = table.codes.shape[1], len(table.curves)
+        order = table.codes.T.contiguous().sort(dim=-1, stable=True).indices.int().flatten()
+        column = torch.arange(n_projections, device=order.device) * n_codes
+        sizes = torch.bincount((table.codes + column).flatten(), minlength=n_projections * n_codes)
+        return Resampled(order, (sizes.cumsum(0) - sizes).int(), table.curves)
+
+    def numbers_of_a_set(self, n_cases: int) -> int:
+        return n_cases + 4 * len(self.ends)
+
+    def sums(self, rows: Tensor, weights: Tensor | None) -> Tensor:
+        n_sets, n_rows = rows.shape
+        cells = rows + torch.arange(n_sets, device=rows.device)[:, None] * n_rows
+        often = torch.bincount(cells.flatten(), minlength=n_sets * n_rows).reshape(n_sets, n_rows)
+        # whole numbers below 2^24 are exact in single precision
+        counts = embedding_bag(self.order, often.float().T.contiguous(), self.ends, mode="sum")
+        counts = counts.T.contiguous().double().reshape(n_sets, -1, len(self.curves))
+        return (counts @ self.curves).mT
+
+
 class Summed(NamedTuple):
     """Points by the ends of their intervals, (rows, K) each, in any unit (rows, 1)."""
 
@@ -124,7 +157,7 @@ class Summed(NamedTuple):
     levels: Tensor
 
     def numbers_of_a_set(self, n_cases: int) -> int:
-        return 16 * n_cases
+        return 16 * n_cases * self.lower.shape[1]
 
     def _bounds(self, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
         lower, upper = self.lower[rows], self.upper[rows]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from prerank._chunks import at_once
 from prerank._parallel import in_threads
-from prerank.calibration.curve_table import CurveTable, merged, tables_of
+from prerank.calibration.curve_table import Coded, CurveTable, Resampled, merged, tables_of
 from prerank.calibration.null import rank_spread
 from prerank.calibration.projected_pits import PreRankPIT, ProjectedPIT
 from prerank.calibration.rank_intervals import Intervals
@@ -23,7 +23,10 @@ from prerank.randomness import bits_of_steps, case_keys
 
 
 class Replicates(NamedTuple):
-    """Per data set, model and projection: the PCE and the largest standardised deviation, (B, S, K) each."""
+    """Per data set, model and projection: the PCE and the largest standardised deviation, (B, S, K) each.
+
+    The deviations are zero where no spread was given.
+    """
 
     pce: Tensor
     maximum: Tensor
@@ -60,20 +63,21 @@ class PointTables(NamedTuple):
         rows: Callable[[int, int], Tensor],
         n_replicates: int,
         exponent: float,
-        spread: Tensor,
+        spread: Tensor | None,
         centre: Tensor | None = None,
     ) -> Replicates:
         """Statistics of data sets; `rows(start, stop)` gives those of some replicates, (stop - start, S, N).
 
-        `spread` (S, J, K) is that of a calibrated curve, `centre` (S, J, K) the curve that deviations are measured from;
-        None is the diagonal.
+        `spread` (S, J, K) is that of a calibrated curve, None where deviations are not asked for; `centre` (S, J, K) is the
+        curve that deviations are measured from; None is the diagonal.
         """
         shape = (n_replicates, self.n_sets, self.n_projections)
         errors, maxima = (torch.empty(shape, dtype=torch.float64, device=self.levels.device) for _ in range(2))
 
         def write(part: slice, columns: Tensor, sums: Tensor) -> None:
             own = None if centre is None else centre[..., columns]
-            found = statistics(sums / self.total, self.levels, exponent, spread[..., columns], own)
+            scale = None if spread is None else spread[..., columns]
+            found = statistics(sums / self.total, self.levels, exponent, scale, own)
             errors[part, :, columns], maxima[part, :, columns] = found
 
         self._each(rows, n_replicates, write)
@@ -97,17 +101,25 @@ class PointTables(NamedTuple):
         write: Callable[[slice, Tensor, Tensor], None],
     ) -> None:
         """Curves summed over the cases, piece by piece: which replicates, which projections, (R, S, J, k)."""
-        largest = max(table.numbers_of_a_set(self.n_cases) * len(columns) for columns, table in self.tables)
+        tables = [(columns, self._for_sets(table, n_replicates)) for columns, table in self.tables]
+        largest = max(table.numbers_of_a_set(self.n_cases) for _, table in tables)
         size = at_once(self.n_sets * largest, self.levels.device)
 
         def work(start: int) -> None:
             part = slice(start, min(start + size, n_replicates))
             chosen = rows(part.start, part.stop).reshape(-1, self.n_cases)
-            for columns, table in self.tables:
+            for columns, table in tables:
                 sums = table.sums(chosen, self.weights)
                 write(part, columns, sums.reshape(-1, self.n_sets, *sums.shape[1:]))
 
         in_threads(work, range(0, n_replicates, size), spread=self.levels.device.type == "cpu")
+
+    def _for_sets(self, table: CurveTable, n_replicates: int) -> CurveTable | Resampled:
+        """The table as it serves so many data sets best: sorted, where each may have any of the cases, and some twice."""
+        on_cpu, one_row_each = self.levels.device.type == "cpu", self.n_sets == self.n_points == 1
+        if isinstance(table, Coded) and one_row_each and on_cpu and self.weights is None and n_replicates > 1:
+            return Resampled.of(table) if len(table.codes) == self.n_cases < 1 << 24 else table
+        return table
 
     def moments(self, shares: Tensor, exponent: int) -> Tensor:
         """First or second powers of the contributions expected of picked points, by the cases' factors (N,): (S, J, K)."""
@@ -120,12 +132,14 @@ class PointTables(NamedTuple):
 
 
 def statistics(
-    curve: Tensor, levels: Tensor, exponent: float, spread: Tensor, centre: Tensor | None = None
+    curve: Tensor, levels: Tensor, exponent: float, spread: Tensor | None, centre: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """PCE and largest standardised deviation of curves (..., J, K) from the diagonal, or from `centre`: (..., K) each."""
-    inside = ((levels > 0) & (levels < 1))[:, None] & (spread > 1e-12)
     deviation = (curve - (levels[:, None] if centre is None else centre)).abs_()
     error = (deviation if exponent == 1 else deviation.pow(exponent)).mean(-2)
+    if spread is None:
+        return error, torch.zeros_like(error)
+    inside = ((levels > 0) & (levels < 1))[:, None] & (spread > 1e-12)
     return error, (deviation / torch.where(inside, spread, 1.0) * inside).amax(-2)
 
 

@@ -13,6 +13,7 @@ neither the order of the cases, nor chunks, nor the processor changes a replicat
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -170,10 +171,14 @@ def calibrated_spread(pit: ProjectedPIT, setting: Setting, shares: Tensor | None
             continue
         spread[..., columns] = torch.nan
         if part.points is not None:
-            factor = setting.levels.new_full((pit.n_cases,), 1 / pit.n_cases) if shares is None else shares
-            squares = points_of(pit.of(part.prerank), setting.levels).moments(factor.square(), 2)
-            spread[..., columns] = spread_from(squares, setting)
+            spread[..., columns] = spread_from(expected_squares(pit.of(part.prerank), setting, shares), setting)
     return spread
+
+
+def expected_squares(pit: ProjectedPIT, setting: Setting, shares: Tensor | None) -> Tensor:
+    """Squared contributions of picked points summed over some cases, with squared shares, (S, J, K)."""
+    factor = setting.levels.new_full((pit.n_cases,), 1 / setting.n_cases) if shares is None else shares
+    return points_of(pit, setting.levels).moments(factor.square(), 2)
 
 
 def has_known_spread(part: PreRankPIT, pit: ProjectedPIT) -> bool:
@@ -270,7 +275,8 @@ class SignReplicates(NamedTuple):
     pooled: dict[str, Tensor]
 
 
-class SignTest(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class SignTest:
     """Sums of all cases, ready for replicates; `total` is the weight of all, in the unit of the sums.
 
     `several` names the pre-ranks with several projections. Curves are measured from `levels` (J,), contributions from their
@@ -289,7 +295,7 @@ class SignTest(NamedTuple):
     is_guess: Tensor
     scale: Tensor
 
-    @property
+    @cached_property
     def n_told(self) -> int:
         """How many units have a say: cases without weight have none."""
         told = [(part.sums != 0).any(-1).any(-1).any(0) for part in self.sums]

@@ -51,7 +51,7 @@ def empirical_rank_pit(
     exchangeable: bool,
 ) -> PreRankPIT:
     """The share of members at or below the observation, and the same for every other point if `exchangeable`."""
-    projected = _project(prerank, projection, points)
+    projected, _ = _project(prerank, projection, points)
     n_members = projected.shape[-2] - 1
     below, at = all_weights_below_and_at(projected, weights)
     if weights is None:
@@ -86,13 +86,15 @@ def rank_pit(
     exchangeable: bool,
 ) -> PreRankPIT:
     """Ranks as intervals, or, with keys, a uniform number in each."""
-    projected = _project(prerank, projection, points)
+    in_order = exchangeable and weights is None
+    projected, order = _project(prerank, projection, points, in_order)
     n_points, n_projections = projected.shape[-2:]
     unit = n_points if weights is None else 1
     if exchangeable:
-        below, at = all_weights_below_and_at(projected, weights)
+        below, at = all_weights_below_and_at(projected, weights, order)
     else:
         below, at = (part[..., None, :] for part in weight_below_and_at(projected[..., 0, :], projected, weights))
+    tied = at[..., 0, :] > 1 if in_order else _ties(projected)
     ties = _share_of_ties(at, weights, projected)
     lower, upper = below, below + at
     if weights is not None:
@@ -118,7 +120,7 @@ def rank_pit(
         _values(ranks.lower[..., 0, :]) if ranks.are_values else _first(ranks),
         method,
         exact,
-        _share(_ties(projected)),
+        _share(tied),
         ties=torch.zeros_like(ties) if keys is not None else ties,
         note=projection.note,
         n_members=n_points - 1 if weights is None and keys is None else None,
@@ -132,13 +134,21 @@ def _first(points: Intervals) -> Intervals:
     return Intervals(lower, upper)
 
 
-def _project(prerank: PreRank, projection: Projection, points: CanonicalPoints) -> Tensor:
-    """Projections (..., N, M + 1, K) of the observation and the members, the observation first."""
+def _project(
+    prerank: PreRank, projection: Projection, points: CanonicalPoints, in_order: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Projections (..., N, M + 1, K) of the observation and the members, the observation first.
+
+    Those of points that are all different may be left `in_order`, with the place that each has among the points as given.
+    """
     if isinstance(projection, LinearProjection) and projection.identity:
-        return points.given
+        return points.given, None
     projected = projection(points.ordered)
     _refuse_nan(prerank, projected)
-    return points.as_given(rounded(projected))
+    projected = rounded(projected)
+    if in_order and points.order is not None:
+        return projected, points.order
+    return points.as_given(projected), None
 
 
 def _refuse_nan(prerank: PreRank, projected: Tensor) -> None:

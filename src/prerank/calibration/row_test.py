@@ -112,17 +112,18 @@ def _exact(part: PreRankPIT, found: Replicates, setting: Setting, n_replicates: 
 
 def _by_points(found: Replicates, by_signs: Replicates) -> RowTest:
     """Each projection by data sets in which other points play the observations; several with Bonferroni's factor."""
-    p_values = exceedance(found.pce)
+    p_values = _exceedance_of(found.pce[0], found.pce)
     n_replicates, count = len(found.pce) - 1, found.pce.shape[-1]
+    own = _resolved(found.pce)[0] if len(by_signs.pce) > 1 else p_values
     return _one_by_one(
-        p_values[0],
-        exceedance(found.maximum)[0],
+        p_values,
+        _exceedance_of(found.maximum[0], found.maximum),
         n_replicates,
-        strength=_with_own(by_signs, _resolved(found.pce)[0]).amin(-1),
+        strength=_with_own(by_signs, own).amin(-1),
         band_width=_quantile(found.maximum[1:], 0.05 / count).amax(-1),
         errors=found.pce[0],
         expected_pce=found.pce[1:].mean(0),
-        attainable=(count * p_values.amin((0, 2))).clamp_max(1.0),
+        attainable=(count * _exceedance_of(found.pce.amax(0), found.pce).amin(-1)).clamp_max(1.0),
         replicates=found.pce[1:].sort(0).values.mean(-1),
         null="points",
     )
@@ -242,6 +243,11 @@ def exceedance(together: Tensor) -> Tensor:
     first = torch.searchsorted(ordered, columns - columns.abs() * 1e-9)
     share = (columns.shape[-1] - first).double() / columns.shape[-1]
     return share.T.reshape(together.shape)
+
+
+def _exceedance_of(values: Tensor, together: Tensor) -> Tensor:
+    """The exceedance of one row (...) of B + 1, (B + 1, ...), without sorting them."""
+    return (together >= values - values.abs() * 1e-9).sum(0).double() / len(together)
 
 
 def _resolved(together: Tensor) -> Tensor:

@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from prerank.arrays.labels import label_text, labels_of
+from prerank.arrays.labels import label_text, labels_of, target_names
 from prerank.cli.labels import as_label
 from prerank.inputs import Cases
-from prerank.inputs.target_names import target_names
 from prerank.io import Matched
 from prerank.io.label_order import coded_labels
 from prerank.recalibration import split_by_time
@@ -69,7 +68,10 @@ class Read(NamedTuple):
 
     def rows(self, places: np.ndarray) -> "Read":
         """Some of the cases."""
-        found = Matched(self.found.y.iloc[places], self.found.members[places], self.found.columns.iloc[places])
+        one = self.found
+        found = Matched(
+            one.y.iloc[places], one.members[places], one.columns.iloc[places], member_names=one.member_names
+        )
         return Read(found, self.block, self.places[places])
 
     def with_awaited(self, later: "Read") -> "Read":
@@ -113,5 +115,6 @@ class Read(NamedTuple):
                 f"the forecasts to correct are for the targets {said[0]}, {whose} for {said[1]}; give the same targets"
             )
         order = [own.index(name) for name in names]
-        found = Matched(self.found.y.iloc[:, order], self.found.members[..., order], self.found.columns)
+        one = self.found
+        found = Matched(one.y.iloc[:, order], one.members[..., order], one.columns, member_names=one.member_names)
         return Read(found, self.block, self.places)

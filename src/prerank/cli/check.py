@@ -11,10 +11,12 @@ from prerank.cli.fileoptions import (
     Axes,
     Block,
     Case,
+    DependenceName,
     Forecasts,
     Html,
     Joint,
     LeadUnits,
+    Level,
     Member,
     Members,
     Model,
@@ -57,6 +59,15 @@ def check(
         list[str] | None,
         typer.Option(help="Column of groups that are checked one by one, such as a place; several together."),
     ] = None,
+    dependence: Annotated[
+        DependenceName | None,
+        typer.Option(
+            help="Forecasts are quantiles: how targets go together, learnt from the first half of the cases; the rest is "
+            "checked. independent: not at all.",
+            show_default="forecasts are joint",
+        ),
+    ] = None,
+    level: Level = "quantile",
     prerank: Preranks = None,
     seed: Seed = 0,
     replicates: Replicates = 999,
@@ -82,6 +93,8 @@ def check(
 
     prerank check hub --model "a-*" --model "b-*" --target "wk inc cases" --joint horizon   (a forecast hub)
 
+    prerank check hub --model quantiles-only --dependence gaussian   (quantiles, joined by what past cases say)
+
     prerank check forecasts.npz --json --fail   (status 1 if miscalibrated)
     """
     require_outputs({"--plot": plot, "--html": html}, (forecasts, observations))
@@ -94,9 +107,19 @@ def check(
     from prerank.io import read_forecasts
 
     naming = naming_of(ctx.params)
-    found = read_forecasts(forecasts, observations, naming)
+    if dependence is None:
+        found = read_forecasts(forecasts, observations, naming)
+    else:
+        from prerank.cli.joint import read_joined
+
+        found = read_joined(forecasts, observations, naming, dependence, level, block, seed)
     preranks = preranks_named(prerank, found.y.shape[1])
-    block, by = block_of(block, found), by or ([] if found.by is None else [found.by])
+    proposed, by = block is None, by or ([] if found.by is None else [found.by])
+    block = block_of(block, found)
+    if proposed and block is not None and by and not found.columns.duplicated([*dict.fromkeys([*by, block])]).any():
+        notes = [note for note in found.notes if not note.startswith("blocks: ")]
+        found = found._replace(notes=(*notes, f"no blocks: cases of a group are each of another {block}"))
+        block = None
 
     result = check_arrays(
         found.y,
@@ -114,10 +137,10 @@ def check(
     if html is not None:
         from prerank.cli.repeating import command_line, python_lines
 
-        command, python = (
-            command_line(ctx),
-            python_lines(forecasts, observations, naming, preranks, {**ctx.params, "block": block, "by": by}),
-        )
+        command, python = command_line(ctx), ""
+        if dependence is None:
+            said = {**ctx.params, "block": block, "by": by}
+            python = python_lines(forecasts, observations, naming, preranks, said)
         result.to_html(html, title=title or f"Is {forecasts.name} calibrated?", command=command, python=python)
     typer.echo(as_document(result, seed) if as_json else printable(str(result)))
     if fail and result.calibrated is False:

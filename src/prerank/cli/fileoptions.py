@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,15 @@ PRERANKS = (
     *("average rank", "band depth", "spanning tree", "energy score", "Mahalanobis", "reference distance", "variogram"),
     *("sliced", "maximum", "minimum", "range", "exceedance=", "isotropy="),
 )
+
+
+class DependenceName(StrEnum):
+    """What --dependence takes."""
+
+    gaussian = "gaussian"
+    empirical = "empirical"
+    schaake = "schaake"
+    independent = "independent"
 
 
 def completed(incomplete: str) -> list[str]:
@@ -80,6 +90,7 @@ Time = Annotated[
         show_default="the one of dates",
     ),
 ]
+Level = Annotated[str, typer.Option(help="Table of quantiles: column of levels.")]
 LeadUnits = Annotated[
     str | None,
     typer.Option(help="Hindcast: what leads are counted in, such as days.", show_default="as the file says"),

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,7 +12,9 @@ from prerank.cli.fileoptions import (
     AsJson,
     Block,
     Case,
+    DependenceName,
     Joint,
+    Level,
     Model,
     Observation,
     Observations,
@@ -22,26 +23,21 @@ from prerank.cli.fileoptions import (
     Seed,
     Target,
     Value,
+    block_of,
     naming_of,
     preranks_named,
     require_inputs,
 )
 from prerank.cli.outputs import require_outputs
 
+_DRAWS = 100  # of every case, for a check
+
 if TYPE_CHECKING:
     from prerank.cli.cases import Read
     from prerank.diagnosis import Comparison
-    from prerank.io import Quantiles
+    from prerank.io import Matched, Naming, Quantiles
     from prerank.recalibration import JointFromMargins
     from prerank.recalibration.joint_from_margins import Dependence
-
-
-class DependenceName(StrEnum):
-    """What --dependence takes."""
-
-    gaussian = "gaussian"
-    empirical = "empirical"
-    schaake = "schaake"
 
 
 def joint(
@@ -66,11 +62,16 @@ def joint(
         DependenceName,
         typer.Option(
             help="gaussian: correlations of past errors; empirical: ranks of past errors; schaake: ranks of past "
-            "observations, the Schaake shuffle."
+            "observations, the Schaake shuffle; independent: none."
         ),
     ] = DependenceName.gaussian,
-    lower: Annotated[float | None, typer.Option(help="Least value of every target, such as 0 for counts.")] = None,
-    upper: Annotated[float | None, typer.Option(help="Greatest value of every target.")] = None,
+    lower: Annotated[
+        float | None,
+        typer.Option(help="Least value of every target, such as 0 for counts.", show_default="as a hub says"),
+    ] = None,
+    upper: Annotated[
+        float | None, typer.Option(help="Greatest value of every target.", show_default="as a hub says")
+    ] = None,
     share: Annotated[
         float | None,
         typer.Option(help="Share of cases, the first ones, to learn from; the rest judges.", show_default="0.5"),
@@ -78,8 +79,8 @@ def joint(
     before: Annotated[
         str | None, typer.Option(help="Learn from cases before this block (or case), such as a date; the rest judges.")
     ] = None,
-    draws: Annotated[int, typer.Option(min=2, help="Draws of every case.")] = 100,
-    level: Annotated[str, typer.Option(help="A table's column of levels.")] = "quantile",
+    draws: Annotated[int, typer.Option(min=2, help="Draws of every case.")] = _DRAWS,
+    level: Level = "quantile",
     case: Case = None,
     target: Target = None,
     joint: Joint = None,
@@ -112,6 +113,7 @@ def joint(
         )
     naming = naming_of(ctx.params)
     past = read_quantiles(forecasts, observations, naming, level=level)
+    lower, upper = (own if said is None else said for said, own in ((lower, past.lower), (upper, past.upper)))
     task = _Task(dependence, lower, upper, draws, seed)
     found = _cases(past, block)
     preranks = preranks_named(prerank, found.found.y.shape[1])
@@ -140,12 +142,69 @@ def joint(
 def _cases(found: "Quantiles", block: str | None) -> "Read":
     """Quantiles in the place of members, to be cut into earlier and later cases."""
     from prerank.cli.cases import Read
-    from prerank.cli.fileoptions import NO_BLOCK
     from prerank.io import Matched
 
-    rounds = [name for name in ("reference_date", "origin_date", "round_id") if name in found.columns.columns]
-    chosen = None if block == NO_BLOCK else block or (rounds[0] if rounds else None)
-    return Read.of(Matched(found.y, found.values.transpose(0, 2, 1), found.columns), chosen)
+    members = Matched(found.y, found.values.transpose(0, 2, 1), found.columns, block=found.block)
+    return Read.of(members, block_of(block, members))
+
+
+def read_joined(
+    forecasts: Path,
+    observations: Path | None,
+    naming: "Naming",
+    dependence: DependenceName,
+    level: str,
+    block: str | None,
+    seed: int,
+) -> "Matched":
+    """Draws from quantiles for a check: the dependence is learnt from the earlier half of each model's cases.
+
+    The later half is returned, with notes on what was learnt and assumed; of independent targets nothing is learnt, and
+    all cases are returned.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from prerank.io import Matched, read_quantiles
+
+    quantiles = read_quantiles(forecasts, observations, naming, level=level)
+    task = _Task(dependence, quantiles.lower, quantiles.upper, _DRAWS, seed)
+    found = _cases(quantiles, block)
+    found, n_all = found.rows(found.known), found.n_cases
+    models = found.found.columns.get("model", pd.Series("", found.found.y.index)).to_numpy()
+    notes = list(quantiles.notes)
+    if found.n_cases < n_all:
+        notes.append(f"{n_all - found.n_cases} of {counted(n_all, 'case')} left out: an observation is missing")
+    parts: list[tuple[Read, Any]] = []
+    for name in dict.fromkeys(models):
+        mine = found.rows(np.flatnonzero(models == name))
+        draws = f"{_DRAWS} draws from the quantiles{f' of {name}' if len(set(models)) > 1 else ''}"
+        if dependence is DependenceName.independent:
+            earlier = later = mine
+            notes.append(f"{draws}: targets are taken as independent, and what sees their dependence judges that")
+        else:
+            try:
+                earlier, later = mine.split(None, None)
+            except ValueError:
+                raise ValueError(
+                    f"{name or forecasts}: no case comes before those of {mine.span}, so how targets go together cannot be "
+                    "learnt; say --dependence independent"
+                ) from None
+        fitted = task.fitted(earlier, quantiles)
+        if earlier is not later:
+            notes.append(
+                f"{draws}: {fitted.summary()}, learnt from the cases of {earlier.span}; assumed is the same dependence in "
+                f"the later ones ({later.span}), which are checked"
+            )
+        parts.append((later, task.joined(fitted, later, quantiles)[0]))
+    return Matched(
+        pd.concat([part.found.y for part, _ in parts]),
+        np.concatenate([members for _, members in parts]),
+        pd.concat([part.found.columns for part, _ in parts]),
+        tuple(notes),
+        found.block,
+        "model" if len(parts) > 1 else None,
+    )
 
 
 class _Task(NamedTuple):
@@ -162,7 +221,7 @@ class _Task(NamedTuple):
 
         return QuantileMargins(cases.found.members, source.levels, self.lower, self.upper)
 
-    def fitted(self, cases: "Read", source: "Quantiles", independent: bool = False) -> "JointFromMargins":
+    def fitted(self, cases: "Read", source: "Quantiles") -> "JointFromMargins":
         """Learn from past cases, or nothing."""
         from prerank.recalibration import EmpiricalCopula, GaussianCopula, Independence, JointFromMargins
 
@@ -170,9 +229,9 @@ class _Task(NamedTuple):
             DependenceName.gaussian: GaussianCopula(),
             DependenceName.empirical: EmpiricalCopula(),
             DependenceName.schaake: EmpiricalCopula(of_observations=True),
+            DependenceName.independent: Independence(),
         }
-        chosen: Dependence = Independence() if independent else known[self.dependence]
-        model = JointFromMargins(chosen, self.draws, self.seed)
+        model = JointFromMargins(known[self.dependence], self.draws, self.seed)
         return model.fit(self._margins(cases, source), cases.found.y.to_numpy())
 
     def joined(self, model: "JointFromMargins", cases: "Read", source: "Quantiles") -> tuple[Any, float]:
@@ -196,7 +255,8 @@ class _Task(NamedTuple):
         known = later.known
         if not len(known):
             return None
-        apart, _ = self.joined(self.fitted(earlier, source, independent=True), later, source)
+        independent = self._replace(dependence=DependenceName.independent)
+        apart, _ = independent.joined(independent.fitted(earlier, source), later, source)
         judged = later.rows(known)
         laws = Ensemble(torch.tensor(apart[known])), Ensemble(torch.tensor(joint[known]))
         found = compare(judged.found.y, *laws, preranks, blocks=judged.blocks, seed=self.seed, n_replicates=replicates)

@@ -73,6 +73,29 @@ def recalibrate(
     before: Annotated[
         str | None, typer.Option(help="Fit on cases before this block (or case), such as a date; the rest judges.")
     ] = None,
+    every: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Fit again every N blocks (or cases), each time on what had been observed before.",
+            show_default="one fit",
+        ),
+    ] = None,
+    delay: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Blocks (or cases) before a fit that are not observed yet, with --every."
+        ),
+    ] = None,
+    window: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Learn from the last N observed blocks (or cases) alone, with --every."),
+    ] = None,
+    fits: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep the fits of --every there; the same command then goes on from them."),
+    ] = None,
     draws: Annotated[
         int | None, typer.Option(min=2, max=1_000_000, help="Draws of every case.", show_default="as many as members")
     ] = None,
@@ -115,11 +138,14 @@ def recalibrate(
 
     prerank recalibrate past.nc --block time --before 2024-07-01 --out corrected.nc
 
+    prerank recalibrate past.csv seen.csv --block date --every 7 --delay 2 --out corrected.csv   (as time goes on)
+
     prerank recalibrate past.npz --save learnt.safetensors --out corrected.npz
 
     prerank recalibrate new.npz --load learnt.safetensors --out corrected.npz
     """
     _refuse_contradictions(apply, apply_observations, share, before, save, load)
+    walk = _Walk.of(every, delay, window, fits, {"--apply": apply, "--save": save, "--load": load})
     is_hub = (forecasts / "model-output").is_dir()  # then --out is a folder
     outputs = {"--out": None if is_hub else out, "--save": save, "--plot": plot, "--html": html}
     require_outputs(outputs, (forecasts, observations, apply, apply_observations, load))
@@ -146,9 +172,12 @@ def recalibrate(
     require_output(out, like)
     preranks = preranks_named(prerank, found.found.y.shape[1])
     task = _Task(preranks, draws, seed, replicates, like, ctx.params["block"] is None, [])
-    result = (
-        task.loaded(load, found) if load is not None else task.fitted(found, other, share, before, save is not None)
-    )
+    if load is not None:
+        result = task.loaded(load, found)
+    elif walk is not None:
+        result = task.walked(found, share, before, walk)
+    else:
+        result = task.fitted(found, other, share, before, save is not None)
     result = result._replace(
         notes=list(dict.fromkeys([*past.notes, *result.notes, *task.said, *result.corrected.notes]))
     )
@@ -194,6 +223,29 @@ def _refuse_contradictions(apply: Any, seen: Any, share: Any, before: Any, save:
         raise ValueError(f"--share {share:g}: a share of the cases between 0 and 1, such as 0.5")
 
 
+class _Walk(NamedTuple):
+    """How to fit again as time goes on."""
+
+    every: int
+    delay: int
+    window: int | None
+    folder: Path | None
+
+    @classmethod
+    def of(cls, every: Any, delay: Any, window: Any, folder: Any, others: dict[str, Any]) -> "_Walk | None":
+        for name, given in {"--delay": delay, "--window": window, "--fits": folder}.items():
+            if every is None and given is not None:
+                raise ValueError(f"{name} belongs to --every, which says how often to fit again; give that, too")
+        if every is None:
+            return None
+        for name, given in others.items():
+            if given is not None:
+                raise ValueError(
+                    f"--every corrects the later cases of FORECASTS, each by what was known; leave out {name}"
+                )
+        return cls(every, delay or 0, window, folder)
+
+
 class _Result(NamedTuple):
     """The corrected forecasts and what made them; the comparison is None where nothing was observed."""
 
@@ -204,19 +256,33 @@ class _Result(NamedTuple):
     notes: list[str]
 
     @property
+    def warning(self) -> str:
+        """That the correction made cases worse which it was not fitted on; empty where it did not."""
+        one = self.comparison
+        if one is None or not self.recalibrator.changed_ or not one.score_after > one.score_before:
+            return ""
+        worse = f" (+{100 * (one.score_after / one.score_before - 1):.1f} %)" if one.score_before > 0 else ""
+        return (
+            "The correction made the forecast worse on the cases that judge it: the energy score rose from "
+            f"{one.score_before:.4g} to {one.score_after:.4g}{worse}. Keep the raw forecast, or fit on more cases."
+        )
+
+    @property
     def judgement(self) -> "Check":
         """The check of the corrected forecasts, which says what it was before."""
         assert self.comparison is not None
         one = self.comparison
+        sentences = {**({"correction": self.warning} if self.warning else {}), **one.after.sentences}
         before = f"before the correction: {one.before.verdict}"
         score = f"energy score {one.score_before:.4g} before and {one.score_after:.4g} after the correction"
-        return replace(one.after, notes=(self.judged.rstrip(":"), before, score, *self.notes, *one.after.notes))
+        notes = (self.judged.rstrip(":"), before, score, *self.notes, *one.after.notes)
+        return replace(one.after, notes=notes, sentences=sentences)
 
     def text(self, out: Path) -> str:
         n_cases, n_draws, n_targets = self.corrected.members.shape
         sizes = f"{counted(n_cases, 'case')}, {counted(n_draws, 'draw')}, {counted(n_targets, 'target')}"
         notes = [note for note in self.notes if note not in self.recalibrator.notes_]
-        parts = [self.recalibrator.summary(), *notes, ""]
+        parts = [*([self.warning, ""] if self.warning else []), self.recalibrator.summary(), *notes, ""]
         if self.comparison is not None:
             parts += [self.judged, str(self.comparison), ""]
         return "\n".join([*parts, f"Written to {out}: {sizes}."])
@@ -228,6 +294,7 @@ class _Result(NamedTuple):
         n_cases, n_draws, n_targets = self.corrected.members.shape
         found = {
             "changed": self.recalibrator.changed_,
+            "warning": self.warning or None,
             "summary": self.recalibrator.summary().splitlines(),
             "notes": self.notes,
             "judged": None if self.comparison is None else self.judged,
@@ -278,6 +345,42 @@ class _Task(NamedTuple):
             corrected = self._corrected(final, other)
         return _Result(final, corrected, comparison, judged, notes)
 
+    def walked(self, found: "Read", share: float | None, before: str | None, walk: _Walk) -> _Result:
+        """Correct the later cases of the file one after the other, each by a fit on what was known, and judge by them."""
+        import numpy as np
+
+        from prerank.cli.cases import AXES
+        from prerank.forecasts import Ensemble
+        from prerank.recalibration import Recalibrator, recalibrate_over_time
+
+        usable, notes = found.usable()
+        earlier, observed = usable.split(share, before)
+        later = found.with_awaited(observed)
+        notes += _about_awaited(later.n_cases - observed.n_cases)
+        whole = found.rows(np.concatenate([earlier.places, later.places]))
+        by_label = before is not None or whole.block is not None
+        issued = recalibrate_over_time(
+            whole.found.members,
+            whole.found.y,
+            whole.times.to_numpy() if by_label else np.arange(whole.n_cases),
+            recalibrator=Recalibrator(self.preranks, seed=self.seed),
+            every=walk.every,
+            delay=walk.delay,
+            window=walk.window,
+            first=earlier.times.nunique() if by_label else earlier.n_cases,
+            axes=AXES,
+            member_names=whole.found.member_names,
+            folder=walk.folder,
+        )
+        stayed = sum(isinstance(issue.forecast, Ensemble) for issue in issued.issues)
+        drawn = issued.ensemble(None if stayed else self.draws, self.seed).members.cpu().numpy()
+        corrected = self._written(later, drawn[np.argsort(issued.cases)], self.draws if stayed else None)
+        n_fits = counted(len(issued.issues), "fit")
+        first = f"the first on {counted(issued.issues[0].n_learnt, 'case')} ({earlier.span})"
+        judged = f"{n_fits}, {first}, judged on the rest ({observed.span}):"
+        notes.append(f"{n_fits} as time goes on; the summary is that of the last")
+        return _Result(issued.issues[-1].recalibrator, corrected, self._compared(later, corrected), judged, notes)
+
     def loaded(self, path: Path, found: "Read") -> _Result:
         from prerank.recalibration import Recalibrator
 
@@ -297,18 +400,24 @@ class _Task(NamedTuple):
             blocks = None
             self.said.append(f"{n_blocks} blocks are too few to learn by, so runs of cases are taken in their place")
         recalibrator = Recalibrator(self.preranks, seed=self.seed)
-        return recalibrator.fit(cases.found.members, cases.found.y, blocks=blocks, axes=AXES)
+        names = cases.found.member_names
+        return recalibrator.fit(cases.found.members, cases.found.y, blocks=blocks, axes=AXES, member_names=names)
 
     def _corrected(self, recalibrator: "Recalibrator", cases: "Read") -> Any:
         from prerank.cli.cases import AXES
         from prerank.forecasts import equally_weighted_draws
-        from prerank.io.write import admissible
 
-        law = recalibrator.transform(cases.found.members, axes=AXES)
+        law = recalibrator.transform(cases.found.members, axes=AXES, member_names=cases.found.member_names)
         n_draws = self.draws or cases.found.members.shape[1]
         drawn = equally_weighted_draws(law, n_draws, self.seed, "corrected")
-        members, notes = admissible(drawn.members.cpu().numpy(), self.like)
-        if members.shape[1] != n_draws:
+        return self._written(cases, drawn.members.cpu().numpy(), n_draws)
+
+    def _written(self, cases: "Read", drawn: Any, n_draws: int | None) -> Any:
+        """Cases with corrected members that their kind of file can hold."""
+        from prerank.io.write import admissible
+
+        members, notes = admissible(drawn, self.like)
+        if n_draws is not None and members.shape[1] != n_draws:
             notes.append(f"--draws {n_draws}: the correction keeps the {members.shape[1]} members, which are no draws")
         return cases.found._replace(members=members, notes=tuple(notes))
 

@@ -6,22 +6,156 @@ above the size limit and on a full disk. A lock lets one process at a time fetch
 """
 
 import errno
+import hashlib
 import http.client
 import os
+import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 from urllib.parse import urlsplit
 
 from prerank._progress import Tell, silent
-from prerank.datasets.digest import Digest, matches, verify
-from prerank.datasets.lock import locked
-from prerank.io.errors import DownloadError, IntegrityError, StorageError
+from prerank._reading import require_regular
+from prerank.io.errors import DataError, DownloadError, IntegrityError, StorageError
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: PRERANK_CACHE, or `prerank` in the platform's cache folder."""
+    if value := os.environ.get("PRERANK_CACHE"):
+        return Path(value).expanduser()
+    if value := os.environ.get("XDG_CACHE_HOME"):
+        return Path(value).expanduser() / "prerank"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "prerank"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "prerank" / "Cache"
+    return Path.home() / ".cache" / "prerank"
+
+
+_CHUNK = 1 << 20
+
+
+class Digest(Protocol):
+    """What a file's content must hash to."""
+
+    @property
+    def expected(self) -> str:
+        """The digest, in hexadecimal."""
+
+    def of(self, path: Path) -> str:
+        """The digest of a file on disk."""
+
+
+@dataclass(frozen=True)
+class GitBlob:
+    """The id git gives to a file: SHA-1 over `blob <size>`, a zero byte and the content."""
+
+    expected: str
+
+    def of(self, path: Path) -> str:
+        """The blob id of a file on disk."""
+        return _hash(path, hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False))
+
+
+@dataclass(frozen=True)
+class Sha256:
+    """The SHA-256 of the content."""
+
+    expected: str
+
+    def of(self, path: Path) -> str:
+        """The SHA-256 of a file on disk."""
+        return _hash(path, hashlib.sha256())
+
+
+def matches(path: Path, digest: Digest) -> bool:
+    """Whether a file exists and has the expected digest."""
+    return path.is_file() and digest.of(path) == digest.expected
+
+
+def verify(path: Path, digest: Digest) -> None:
+    """Refuse a file whose digest is not the expected one.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "hello"
+    >>> _ = path.write_bytes(b"hello\\n")
+    >>> verify(path, GitBlob("ce013625030ba8dba906f756967f9e9ca394464a"))
+    """
+    try:
+        found = digest.of(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if found != digest.expected:
+        kind = type(digest).__name__
+        raise IntegrityError(
+            f"{path} is not the expected file: its {kind} is {found}, {digest.expected} was expected "
+            f"({path.stat().st_size:,} bytes). It was not used; replace or remove it."
+        )
+
+
+def _hash(path: Path, state: "hashlib._Hash") -> str:
+    require_regular(path, DataError)
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            state.update(chunk)
+    return state.hexdigest()
+
+
+_POLL_S = 0.05
+
+
+@contextmanager
+def locked(path: Path, timeout_s: float) -> Iterator[None]:
+    """Hold the lock `path`, waiting for another holder for at most `timeout_s` seconds."""
+    deadline = time.monotonic() + timeout_s
+    while (handle := _try(path)) is None:
+        if time.monotonic() > deadline:
+            raise StorageError(
+                f"Another process has held {path} for {timeout_s:g} s. Wait for it to finish, or end it, and try again."
+            )
+        time.sleep(_POLL_S)
+    try:
+        yield
+    finally:
+        # removed while still held, so that nobody can take a lock on a file that is about to vanish unnoticed
+        with suppress(OSError):
+            path.unlink()
+        os.close(handle)
+
+
+def _try(path: Path) -> int | None:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _lock(handle)
+        if os.name == "nt" or os.fstat(handle).st_ino == path.stat().st_ino:
+            return handle
+    except OSError:  # held by another, or removed by its last holder between our open and our lock
+        pass
+    os.close(handle)
+    return None
+
+
+if os.name == "nt":  # pragma: no cover
+
+    def _lock(handle: int) -> None:
+        import msvcrt
+
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+
+else:
+
+    def _lock(handle: int) -> None:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
 
 _CHUNK = 1 << 16
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})

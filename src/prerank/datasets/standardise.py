@@ -1,5 +1,6 @@
 """Standardisation by the training part's mean and standard deviation, and back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,3 +95,18 @@ class Standardiser:
         if hasattr(values, "new_tensor"):
             return values * values.new_tensor(self.scale) + values.new_tensor(self.mean)
         return (values * self.scale + self.mean).astype(values.dtype)
+
+
+def require_variation(y: np.ndarray, names: Sequence[str], rows: str, remedy: str) -> None:
+    """Refuse y (n, D) with a constant target; `rows` says what its rows are, `remedy` what to do.
+
+    >>> require_variation(np.array([[1.0, 3.0], [2.0, 3.0]]), ("a", "b"), "rows", "Leave it out.")
+    Traceback (most recent call last):
+    prerank.io.errors.DataError: Target 'b' is constant: 3 in all 2 rows, so it has no spread to forecast. Leave it out.
+    """
+    for name, column in zip(names, y.T, strict=True):
+        if (column == column[0]).all():
+            raise DataError(
+                f"Target {name!r} is constant: {float(column[0]):g} in all {len(column):,} {rows}, so it has no spread to "
+                f"forecast. {remedy}"
+            )

@@ -6,7 +6,7 @@ from prerank._lazy import public_names
 
 if TYPE_CHECKING:
     from prerank.diagnosis.checking import check, check_pits
-    from prerank.diagnosis.comparison import Comparison, compare
+    from prerank.diagnosis.comparison import Comparison, compare, compare_over_time
     from prerank.diagnosis.groups import GroupedCheck, grouped
     from prerank.diagnosis.recommendation import Recommendation, recommend
     from prerank.diagnosis.result import Check
@@ -19,6 +19,7 @@ _HOMES = {
     "check": "checking",
     "check_pits": "checking",
     "compare": "comparison",
+    "compare_over_time": "comparison",
     "grouped": "groups",
     "recommend": "recommendation",
 }

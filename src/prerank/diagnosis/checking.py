@@ -1,7 +1,7 @@
 """`check`: the one call a forecaster makes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -9,12 +9,12 @@ from torch import Tensor
 from prerank._parallel import single_threaded
 from prerank.arrays import as_tensor
 from prerank.arrays.labels import is_pandas, label_text
-from prerank.calibration import LEVEL, PCETest, ProjectedPIT, hidden_error, pce_test
+from prerank.calibration import PCETest, ProjectedPIT, hidden_error, pce_test
 from prerank.calibration.checks import require_exponent, require_whole
 from prerank.calibration.confidence import FEWEST_BLOCKS
-from prerank.calibration.testing import MOST_GROUPS
+from prerank.calibration.evidence import LEVEL, MOST_GROUPS
 from prerank.diagnosis.data_warnings import about_data
-from prerank.diagnosis.execution import Asked, Source, prepare, source_of
+from prerank.diagnosis.execution import Asked, Source, pits_and_test, prepare, source_of
 from prerank.diagnosis.groups import GroupedCheck, crossed_labels, grouped
 from prerank.diagnosis.reproduce import call_of
 from prerank.diagnosis.result import Check, tables
@@ -25,45 +25,34 @@ from prerank.inputs.lazy_members import LazyMembers
 from prerank.preranks import PreRank
 
 
+class _Options(TypedDict, total=False):
+    """What `check` takes by name besides `by`, which says what it returns."""
+
+    axes: Sequence[str] | Mapping[str, str] | None
+    joint: str | Sequence[str] | None
+    scale: Literal["auto", "pooled", "none"]
+    case_weights: Any
+    observation_weights: Any
+    blocks: Any
+    case_ids: Any
+    n_draws: int
+    n_replicates: int
+    exponent: float
+    seed: int
+
+
+Preranks = Sequence[PreRank] | PreRank | None
+
+
 @overload
 def check(
-    y: Any,
-    forecast: Any,
-    preranks: Sequence[PreRank] | PreRank | None = None,
-    *,
-    axes: Sequence[str] | Mapping[str, str] | None = None,
-    joint: str | Sequence[str] | None = None,
-    scale: Literal["auto", "pooled", "none"] = "auto",
-    case_weights: Any = None,
-    observation_weights: Any = None,
-    blocks: Any = None,
-    case_ids: Any = None,
-    n_draws: int = 100,
-    n_replicates: int = 999,
-    exponent: float = 1,
-    seed: int = 0,
-    by: None = None,
+    y: Any, forecast: Any, preranks: Preranks = None, *, by: None = None, **options: Unpack[_Options]
 ) -> Check: ...
 
 
 @overload
 def check(
-    y: Any,
-    forecast: Any,
-    preranks: Sequence[PreRank] | PreRank | None = None,
-    *,
-    axes: Sequence[str] | Mapping[str, str] | None = None,
-    joint: str | Sequence[str] | None = None,
-    scale: Literal["auto", "pooled", "none"] = "auto",
-    case_weights: Any = None,
-    observation_weights: Any = None,
-    blocks: Any = None,
-    case_ids: Any = None,
-    n_draws: int = 100,
-    n_replicates: int = 999,
-    exponent: float = 1,
-    seed: int = 0,
-    by: Any,
+    y: Any, forecast: Any, preranks: Preranks = None, *, by: Any, **options: Unpack[_Options]
 ) -> GroupedCheck: ...
 
 
@@ -88,41 +77,69 @@ def check(
 ) -> Check | GroupedCheck:
     """Is the joint forecast calibrated, and if not, how?
 
-    `y` (N, D) are observations, `forecast` members (N, M, D), an `Ensemble`, a `GaussianMixture` or a torch
-    distribution; NumPy, torch, pandas or xarray. `axes` says what the axes of an array in another order are, such as
-    ("member", "case", "target"). xarray dimensions called case, member and target, or as usual (time, realization, station,
-    lat, lon), are recognised in any order, several of cases or targets together; others take a mapping {"day": "case",
-    "run": "member", "place": "target"}, or a tuple of their names in the order (case, member, target). Dimensions of the
-    same name in y and forecast mean the same. `joint` names the dimensions of xarray objects that are forecast together,
-    ("lead", "station") say, in the order that the targets are to have; all others but that of the members are cases then.
-    `preranks` are those of the paper unless said otherwise.
-
     Labels: where both sides label their cases (an xarray coordinate, a pandas index other than the default `RangeIndex`,
     which means position), the forecast, and all that comes one per case, is put into the order of y; so are targets
     (coordinate, column names), and their labels become their names. What cannot be aligned is refused.
 
     Missing values (NaN, pandas NA, what a NumPy mask hides): a member with one is left out of its case, which is then
     ranked among those present; a case whose observation has one is dropped; both are counted in the notes. y and members
-    of different precision are compared in the coarser one. `scale="pooled"` divides each target by the pooled spread of
-    members and observations; "auto" does so when spreads differ more than tenfold, and says so.
-
-    `case_weights` (N,) weigh the cases (interval and corrected PCE stay empty then). `blocks` (N,) labels dependent
-    cases (a date, say), which then stay together in every replicate, whether or not their members are linked: p-values,
-    intervals (from 20 blocks on), corrected PCE and bands all follow. `observation_weights` (N,) belong to weighted members,
-    see `projected_pit`.
-
-    `by` (N,) labels groups of cases, such as places or seasons: each is tested by itself, p-values are adjusted for the
-    groups too, and the result is a `GroupedCheck`. A DataFrame, or a list of label arrays, crosses several labels.
-    Everything before the tests, such as units, is that of all cases. What comes one per case may also be named: a
-    coordinate of xarray objects, or a level of a pandas index.
+    of different precision are compared in the coarser one.
 
     A forecast that is an xarray array of Dask chunks is read a chunk of cases at a time, twice; if a `distributed.Client` is
-    active its workers do the ranking. The result is that of the same numbers in memory.
+    active its workers do the ranking. The result is that of the same numbers in memory. No result depends on how ties are
+    broken.
 
-    No result depends on how ties are broken. Draws of a distribution, the replicates of the tests and the bootstrap are
-    keyed by `seed` and by `case_ids` (N,), whole numbers or labels; without them cases are named by their position, and
-    then another order of the cases is another set of names.
+    Parameters
+    ----------
+    y : array_like, shape (n_cases, n_targets)
+        Observations: NumPy, torch, pandas or xarray.
+    forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+        Members, an `Ensemble`, a `GaussianMixture` or a torch distribution.
+    preranks : PreRank or sequence of PreRank, optional
+        Those of the paper by default.
+    axes : sequence or dict of str, optional
+        What the axes of an array in another order are, such as ("member", "case", "target"). xarray dimensions called case,
+        member and target, or as usual (time, realization, station, lat, lon), are recognised in any order, several of cases
+        or targets together; others take a mapping {"day": "case", "run": "member", "place": "target"}, or a tuple of their
+        names in the order (case, member, target). Dimensions of the same name in y and forecast mean the same.
+    joint : str or sequence of str, optional
+        The dimensions of xarray objects that are forecast together, ("lead", "station") say, in the order that the targets
+        are to have; all others but that of the members are cases then.
+    scale : {"auto", "pooled", "none"}, default "auto"
+        "pooled" divides each target by the pooled spread of members and observations; "auto" does so when spreads differ
+        more than tenfold, and says so.
+    case_weights : array_like, shape (n_cases,), optional
+        Weights of the cases; interval and corrected PCE stay empty then.
+    observation_weights : array_like, shape (n_cases,), optional
+        Those of the observations where members have weights, see `projected_pit`.
+    blocks : array_like, shape (n_cases,), optional
+        Labels of dependent cases (a date, say), which then stay together in every replicate, whether or not their members
+        are linked: p-values, intervals (from 20 blocks on), corrected PCE and bands all follow.
+    case_ids : array_like, shape (n_cases,), optional
+        Identifiers, whole numbers or labels. Draws of a distribution, the replicates of the tests and the bootstrap are
+        keyed by them and by `seed`; without them cases are named by their position, and then another order of the cases is
+        another set of names.
+    n_draws : int, default 100
+        Draws of a distribution.
+    n_replicates : int, default 999
+        Replicates of the tests.
+    exponent : float, default 1
+        That of the PCE.
+    seed : int, default 0
+        Of everything random.
+    by : array_like, shape (n_cases,), DataFrame or list of array_like, optional
+        Labels of groups of cases, such as places or seasons: each is tested by itself, and p-values are adjusted for the
+        groups too. A DataFrame, or a list of label arrays, crosses several labels. Everything before the tests, such as
+        units, is that of all cases. This, and whatever else comes one per case, may also be named: a coordinate of xarray
+        objects, or a level of a pandas index.
 
+    Returns
+    -------
+    Check or GroupedCheck
+        Prints its verdict and table; of groups where `by` is given.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(1)
     >>> truth = rng.normal(size=(300, 21, 3))
@@ -177,7 +194,7 @@ def check_of(source: Source, asked: Asked, rows: Tensor | None, notes: list[str]
             raise ValueError(
                 f"all {len(weights)} case_weights are zero; give one of them a positive weight, or leave the group out"
             )
-    pit, test = source.test(rows, labels, weights, n_groups)
+    pit, test = pits_and_test(source, rows, labels, weights, n_groups)
     if not pit.exact:
         notes.append(f"PITs: {pit.method}")
     if source.cases.observation_weights is not None:
@@ -229,11 +246,25 @@ def _monte_carlo(test: PCETest, n_replicates: int, in_blocks: bool) -> list[str]
 
 @single_threaded()
 def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
-    """The same table for PITs computed elsewhere: (N,) or (N, K), one row per column.
+    """The same table for PITs computed elsewhere, one row per column.
 
     p-values are adjusted for the columns in steps, by random signs of whole cases, which keep whatever dependence the
     columns have; of fewer than thirty cases by Holm's method.
 
+    Parameters
+    ----------
+    pit : array_like, shape (n_cases,) or (n_cases, n_columns)
+        PITs; cases with a missing one are dropped.
+    names : sequence of str, optional
+        Names of the columns; those of a DataFrame by default.
+
+    Returns
+    -------
+    Check
+        Without what only a forecast knows, such as power.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> check_pits(np.linspace(0.001, 0.999, 200)).calibrated
     True

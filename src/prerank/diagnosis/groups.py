@@ -12,7 +12,7 @@ import torch
 from prerank._wording import counted
 from prerank.calibration import holm
 from prerank.diagnosis.plotdata import crossed_heat, group_heat
-from prerank.diagnosis.result import LEVEL, Check
+from prerank.diagnosis.result import LEVEL, Check, Decision
 from prerank.diagnosis.sentences import of_groups
 from prerank.diagnosis.target_words import named
 from prerank.plotting.panels import CrossedHeat, GroupHeat
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GroupedCheck:
+class GroupedCheck(Decision):
     """What `check(..., by=...)` and `grouped` return: the checks by group, and a table with a row per group.
 
     The columns of `table`: cases; "p-value", that of the group's check, which is adjusted for its pre-ranks; "adjusted
@@ -38,21 +38,6 @@ class GroupedCheck:
     attainable: float
     notes: tuple[str, ...] = ()
     factors: tuple[str, ...] = ()
-
-    @property
-    def p_value(self) -> float:
-        """p-value of the whole: the smallest adjusted one."""
-        return float(self.table["adjusted p-value"].min())
-
-    @property
-    def rejected(self) -> bool | None:
-        """Whether any adjusted p-value is at most 0.05; None where it could not have been."""
-        return None if self.attainable > LEVEL else self.p_value <= LEVEL
-
-    @property
-    def calibrated(self) -> bool | None:
-        """`not rejected`, None where there is no verdict."""
-        return None if self.rejected is None else not self.rejected
 
     @property
     def sentences(self) -> list[str]:

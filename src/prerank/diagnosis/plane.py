@@ -5,7 +5,8 @@ from scipy import stats
 from torch import Tensor
 
 from prerank._chunks import chunks
-from prerank.calibration import LEVEL, ProjectedPIT
+from prerank.calibration import ProjectedPIT
+from prerank.calibration.evidence import LEVEL
 from prerank.calibration.projected_pits import PreRankPIT
 from prerank.calibration.rank_intervals import Intervals
 from prerank.plotting.panels import PlaneHistogram

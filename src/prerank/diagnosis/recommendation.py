@@ -11,11 +11,12 @@ from torch import Tensor
 from prerank._parallel import single_threaded
 from prerank._wording import counted
 from prerank.arrays.labels import Axes
-from prerank.calibration import LEVEL, PCETest, ProjectedPIT
+from prerank.calibration import PCETest, ProjectedPIT
 from prerank.calibration.checks import require_whole
-from prerank.calibration.power import NEARLY_BLIND
+from prerank.calibration.evidence import LEVEL
+from prerank.calibration.testing import NEARLY_BLIND
 from prerank.diagnosis.checking import check_of
-from prerank.diagnosis.execution import Asked, MemorySource, prepare
+from prerank.diagnosis.execution import Asked, MemorySource, pits_and_test, prepare
 from prerank.diagnosis.result import Check
 from prerank.inputs import Cases
 from prerank.inputs.lazy_members import is_lazy
@@ -136,7 +137,7 @@ def recommend(
     source, labels = MemorySource(cases, asked), cases.blocks
     first, second = _halves(len(cases.observed()), labels)
     own = None if labels is None else torch.unique(labels[first], return_inverse=True)[1]
-    pit, test = source.test(first, own, None, 1)
+    pit, test = pits_and_test(source, first, own, None)
     table = judged(pit, test, most)
     chosen = [str(name) for name, row in table.iterrows() if row["verdict"] in (TELLING, KEPT)]
     if not chosen:

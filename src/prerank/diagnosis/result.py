@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from prerank._wording import counted
-from prerank.calibration import LEVEL, PCETest, ProjectedPIT, describe_shape, histogram_measures
-from prerank.calibration.confidence import pce_intervals_of_groups
+from prerank.calibration import PCETest, ProjectedPIT, describe_shape, histogram_measures
+from prerank.calibration.confidence import pce_intervals
+from prerank.calibration.evidence import LEVEL
 from prerank.calibration.null import in_quadrature
-from prerank.calibration.power import NEARLY_BLIND
 from prerank.calibration.projected_pits import PreRankPIT
 from prerank.calibration.rank_intervals import Intervals
+from prerank.calibration.testing import NEARLY_BLIND
 from prerank.diagnosis.plotdata import panels
 from prerank.plotting.panels import PlaneHistogram, PreRankPanel
 from prerank.plotting.tables import bullets, p_text, render
@@ -27,8 +28,33 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+class Decision:
+    """What the adjusted p-values of a table decide."""
+
+    table: "pd.DataFrame"
+    attainable: float
+
+    @property
+    def p_value(self) -> float:
+        """p-value of the whole: the smallest adjusted one."""
+        return float(self.table["adjusted p-value"].min())
+
+    @property
+    def rejected(self) -> bool | None:
+        """Whether any adjusted p-value is at most 0.05.
+
+        None where it could not have been: so few cases, blocks or replicates cannot reach that level.
+        """
+        return None if self.attainable > LEVEL else self.p_value <= LEVEL
+
+    @property
+    def calibrated(self) -> bool | None:
+        """`not rejected`: no evidence against calibration, which is not evidence for it. None where there is no verdict."""
+        return None if self.rejected is None else not self.rejected
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Check:
+class Check(Decision):
     """The outcome of `check`: prints its verdict and table, converts to a DataFrame, plots.
 
     `sentences` has a plain sentence for each pre-rank that fails, by the names of targets and their dimension.
@@ -51,24 +77,6 @@ class Check:
     seed: int | None = None
     call: str = ""
     sentences: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def p_value(self) -> float:
-        """p-value of the whole: the smallest adjusted one."""
-        return float(self.table["adjusted p-value"].min())
-
-    @property
-    def rejected(self) -> bool | None:
-        """Whether any adjusted p-value is at most 0.05.
-
-        None where it could not have been: so few cases, blocks or replicates cannot reach that level.
-        """
-        return None if self.attainable > LEVEL else self.p_value <= LEVEL
-
-    @property
-    def calibrated(self) -> bool | None:
-        """`not rejected`: no evidence against calibration, which is not evidence for it. None where there is no verdict."""
-        return None if self.rejected is None else not self.rejected
 
     @property
     def verdict(self) -> str:
@@ -102,7 +110,7 @@ class Check:
         """The table as a DataFrame (a copy).
 
         With `n_bins` it also has the reliability index and the entropy of rank histograms with so many bins, the mean
-        over the projections of each pre-rank: see `prerank.calibration.histogram_measures`.
+        over the projections of each pre-rank: see `prerank.calibration.histogram_shapes`.
         """
         table = self.table.copy()
         if n_bins is not None:
@@ -212,14 +220,14 @@ def tables(
     rows, projections, start = [], [], 0
     limits = None
     if case_weights is None:  # neither is defined for weighted cases: better none than a wrong one
-        limits = pce_intervals_of_groups(pit, test.replicates, blocks)
+        _, *limits = pce_intervals(pit, test.replicates, blocks)
     for g, part in enumerate(pit.parts):
         columns = slice(start, start + len(part.names))
         start = columns.stop
         low, high = float("nan"), float("nan")
         corrected = torch.full_like(test.projection_expected_pce[columns], torch.nan)
         if limits is not None:
-            _, low, high = limits[g]
+            low, high = (float(limit[g]) for limit in limits)
             if pit.n_cases > 1:
                 corrected = in_quadrature(test.projection_pce[columns], test.projection_expected_pce[columns])
         adjusted = float(test.adjusted_p_value[g])

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from prerank.calibration import LEVEL
+from prerank.calibration.evidence import LEVEL
 from prerank.diagnosis.explanations import words_of
 from prerank.diagnosis.field_sentences import FIELD_SENTENCES
 from prerank.diagnosis.target_words import TargetWords, listed, named

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from prerank.arrays.conversion import described
+from prerank.arrays.conversion import described, is_forecast
 from prerank.forecasts.batching import case_by_case, select_cases
 from prerank.forecasts.ensemble import Ensemble
 from prerank.forecasts.mixture import GaussianMixture, normal_as_mixture
@@ -16,6 +16,7 @@ from prerank.forecasts.sampling import Forecast, equally_weighted_draws
 from prerank.forecasts.support import inside_support
 from prerank.randomness import case_keys, uniform
 
+_Kind = TypeVar("_Kind")
 _NEVER = -1e4  # a log weight whose exponential is zero, and which can be computed with
 
 
@@ -52,9 +53,10 @@ def equal_mixture(forecasts: Sequence[Forecast]) -> Forecast:
     if not forecasts:
         raise ValueError("no forecast to mix; give at least one")
     for each in forecasts:
-        if not isinstance(each, Ensemble | Distribution):
+        if not is_forecast(each):
             raise TypeError(f"{described(each)} is no forecast; mix Ensembles or torch distributions")
-    if len({isinstance(each, Ensemble) for each in forecasts}) > 1:
+    ensembles = _all_of(Ensemble, forecasts)
+    if ensembles is None and _all_of(Distribution, forecasts) is None:
         raise TypeError("some forecasts are ensembles and others distributions, which cannot be mixed; give one kind")
     sizes = [_sizes(each) for each in forecasts]
     if len(set(sizes)) > 1:
@@ -62,18 +64,23 @@ def equal_mixture(forecasts: Sequence[Forecast]) -> Forecast:
         raise ValueError(f"forecasts that are mixed are for the same cases and targets, got {found}")
     if len(forecasts) == 1:
         return forecasts[0]
-    if all(isinstance(each, Ensemble) for each in forecasts):
-        return _of_ensembles([each for each in forecasts if isinstance(each, Ensemble)])
-    laws = [normal_as_mixture(each) for each in forecasts]
-    mixtures = [each for each in laws if isinstance(each, GaussianMixture)]
-    if len(mixtures) == len(laws):
+    if ensembles is not None:
+        return _of_ensembles(ensembles)
+    laws: list[Distribution] = [normal_as_mixture(each) for each in forecasts]
+    mixtures = _all_of(GaussianMixture, laws)
+    if mixtures is not None:
         # log weights of every mixture sum to one, so side by side each counts the same
         return GaussianMixture(
             torch.cat([each.log_weights for each in mixtures], -1),
             torch.cat([each.loc for each in mixtures], -2),
             torch.cat([each.scale_tril for each in mixtures], -3),
         )
-    return Mixed([each for each in laws if isinstance(each, Distribution)])
+    return Mixed(laws)
+
+
+def _all_of(kind: type[_Kind], forecasts: Sequence[Any]) -> list[_Kind] | None:
+    """The forecasts if all are of a kind."""
+    return list(forecasts) if all(isinstance(each, kind) for each in forecasts) else None
 
 
 def _sizes(forecast: Forecast) -> tuple[Any, Any]:
@@ -259,8 +266,8 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
     GaussianMixture(8 cases, 2 components, 3 targets)
     """
     laws = [normal_as_mixture(each) for each in forecasts]
-    mixtures = [each for each in laws if isinstance(each, GaussianMixture)]
-    if len(mixtures) == len(laws):
+    mixtures = _all_of(GaussianMixture, laws)
+    if mixtures is not None:
         count = max(each.n_components for each in mixtures)
         mixtures = [_with_components(each, count) for each in mixtures]
         return GaussianMixture(
@@ -268,14 +275,14 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
             torch.cat([each.loc for each in mixtures]),
             torch.cat([each.scale_tril for each in mixtures]),
         )
-    ensembles = [each for each in laws if isinstance(each, Ensemble)]
-    if len(ensembles) == len(laws):
+    ensembles = _all_of(Ensemble, laws)
+    if ensembles is not None:
         members = torch.cat([each.members for each in ensembles])
         if all(each.weights is None for each in ensembles):
             return Ensemble(members)
         return Ensemble(members, torch.cat([each.probabilities for each in ensembles]))
-    distributions = [each for each in laws if isinstance(each, Distribution)]
-    if len(distributions) < len(laws):
+    distributions = _all_of(Distribution, laws)
+    if distributions is None:
         raise TypeError("some forecasts are ensembles and others distributions; give one kind")
     return SideBySide(distributions)
 

@@ -1,5 +1,7 @@
 """Equally weighted draws of any forecast, in the project's layout."""
 
+from typing import Protocol, runtime_checkable
+
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
@@ -10,6 +12,76 @@ from prerank.forecasts.mixture import GaussianMixture
 from prerank.randomness import seeded
 
 Forecast = Ensemble | Distribution
+
+
+@runtime_checkable
+class JointForecast(Protocol):
+    """What the library asks of a forecast, beyond `log_prob` where a density is needed.
+
+    `Ensemble`, `GaussianMixture` and the forecasts of a `Recalibrator` answer it themselves, a class of your own may, and
+    `case_by_case` gives a distribution of torch's the methods that it lacks.
+
+    Examples
+    --------
+    >>> from torch.distributions import MultivariateNormal
+    >>> from prerank.forecasts import case_by_case
+    >>> law = MultivariateNormal(torch.zeros(5, 2), torch.eye(2))
+    >>> isinstance(law, JointForecast), isinstance(case_by_case(law), JointForecast)
+    (False, True)
+    """
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Leading axes and cases (..., N)."""
+        ...
+
+    @property
+    def event_shape(self) -> torch.Size:
+        """The axis of targets (D,)."""
+        ...
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of each target, (..., N, D)."""
+        ...
+
+    def select(self, cases: Tensor | slice) -> "JointForecast":
+        """The same forecast for some of its cases.
+
+        Parameters
+        ----------
+        cases : Tensor or slice
+            Positions of the cases.
+
+        Returns
+        -------
+        JointForecast
+            The forecast of these cases.
+        """
+        ...
+
+    def ensemble(
+        self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
+    ) -> Ensemble:
+        """Equally weighted draws; those of a case depend on (seed, stream, its identifier) alone.
+
+        Parameters
+        ----------
+        n_draws : int
+            Members per case.
+        seed : int, default 0
+            Seed of the draws.
+        stream : str, default 'members'
+            What the draws are for; another name gives independent draws.
+        case_ids : Tensor, shape (n_cases,), optional
+            Identifiers of the cases; positions by default.
+
+        Returns
+        -------
+        Ensemble
+            Members (..., n_cases, n_draws, n_targets).
+        """
+        ...
 
 
 def require_vector_distribution(forecast: Forecast, n_cases: int | None = None) -> None:

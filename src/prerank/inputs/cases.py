@@ -10,25 +10,33 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.arrays.conversion import as_observations, described, is_forecast
-from prerank.arrays.labels import Axes, Labels, is_xarray, labels_of, orient_dimensions, positions
+from prerank.arrays.labels import (
+    Axes,
+    Labels,
+    declared_names,
+    is_xarray,
+    labels_of,
+    member_names,
+    orient_dimensions,
+    positions,
+    target_names,
+)
 from prerank.arrays.precision import Precisions, precision_of
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws, select_cases
 from prerank.forecasts.batching import CannotBeCut
 from prerank.forecasts.sampling import require_vector_distribution
 from prerank.inputs.checks import (
     require_fitting,
-    require_members,
     require_observations,
     require_parameters,
     require_some,
+    require_sound,
 )
 from prerank.inputs.layout import in_layout, refuse_idle_axes, refuse_other_layouts, refuse_swapped
 from prerank.inputs.lazy_members import LazyMembers, is_lazy, survey_in_chunks
-from prerank.inputs.missing import cases_with_members, observed_cases, without_gaps
 from prerank.inputs.per_case import CaseIndex
 from prerank.inputs.rescaling import Magnitudes, Units, chosen_units
-from prerank.inputs.survey import Survey, survey
-from prerank.inputs.target_names import target_names
+from prerank.inputs.survey import Survey, cases_with_members, observed_cases, survey, without_gaps
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +54,9 @@ class Cases:
     index : CaseIndex
         Which cases were given, what they are called, and which are left.
     labels : Labels
-        Labels of the cases that were given and of the targets; None where position counts.
+        Labels of the cases that were given, of the targets and of the members; None where position counts.
+    member_names : tuple of str or None
+        What members are called that are models of their own; None where they are exchangeable.
     precisions : Precisions
         The floating types that both came in.
     order : Tensor or None
@@ -81,6 +91,7 @@ class Cases:
     blocks: Tensor | None = None
     groups: Tensor | None = None
     group_names: tuple[Any, ...] = ()
+    member_names: tuple[str, ...] | None = None
 
     @classmethod
     def of(
@@ -170,7 +181,8 @@ class Cases:
         place = torch.device("cpu") if observed is None else observed.device
         index = CaseIndex(n_given, labels.cases, torch.arange(n_given, device=place), coordinates, whose)
         of_members = getattr(made, "precision", None)
-        return cls(observed, made, index, labels, Precisions(precision, of_members), order)
+        named = member_names(labels.members)
+        return cls(observed, made, index, labels, Precisions(precision, of_members), order, member_names=named)
 
     @property
     def n_targets(self) -> int:
@@ -181,6 +193,27 @@ class Cases:
     def names(self) -> tuple[str, ...]:
         """What the targets are called by their labels; y1, y2, ... where they have none."""
         return target_names(self.labels, self.n_targets)
+
+    def with_member_names(self, names: Sequence[str] | None) -> "Cases":
+        """The same with members that are said to be models of their own; None leaves it to their labels.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            A name for each member.
+
+        Returns
+        -------
+        Cases
+            With `member_names`.
+        """
+        if names is None:
+            return self
+        forecast = self.forecast
+        if isinstance(forecast, Distribution):
+            raise TypeError(f"member_names are for members, and the forecast is {described(forecast)}; leave them out")
+        n_members = forecast.n_members if isinstance(forecast, Ensemble) else forecast.shape[1]
+        return replace(self, member_names=declared_names(names, n_members))
 
     @property
     def law(self) -> Forecast:
@@ -411,8 +444,7 @@ class Cases:
         """
         y, forecast = self.observed(), self.law
         require_fitting(y, forecast)
-        if isinstance(forecast, Ensemble):
-            require_members(forecast)
+        require_sound(forecast)
         require_observations(y)
         return self
 
@@ -420,12 +452,26 @@ class Cases:
 def as_ensemble(values: Any, y: Any = None, axes: Axes | None = None) -> Ensemble:
     """An `Ensemble` from an array whose axes are named, in any order.
 
-    `axes` says what each axis of `values` is, e.g. ("member", "case", "target") for the sample-first layout of PyMC, sbi
-    and torch. Without it the layout is (case, member, target), and a shape that contradicts `y` (N, D), or fits it in two
-    ways, is refused. xarray dimensions called case, member and target are recognised; others are named by `axes`, as a
-    mapping {"time": "case", "number": "member", "station": "target"} or as a tuple of the dimensions in the order (case,
-    member, target), or by y, if they are called as there.
+    Parameters
+    ----------
+    values : array_like
+        Members along cases, members and targets.
+    y : array_like, shape (n_cases, n_targets), optional
+        Observations: a shape that contradicts them, or fits them in two ways, is refused, and dimensions that are called as
+        theirs mean the same.
+    axes : sequence or dict of str, optional
+        What each axis of `values` is, such as ("member", "case", "target") for the sample-first layout of PyMC, sbi and
+        torch; (case, member, target) by default. xarray dimensions called so are recognised; others are named as a mapping
+        {"time": "case", "number": "member", "station": "target"} or as a tuple of the dimensions in the order (case, member,
+        target).
 
+    Returns
+    -------
+    Ensemble
+        Members (n_cases, n_members, n_targets).
+
+    Examples
+    --------
     >>> as_ensemble(torch.zeros(100, 8, 3), axes=("member", "case", "target")).members.shape
     torch.Size([8, 100, 3])
     """

@@ -50,6 +50,8 @@ class Matched(NamedTuple):
         Kept column of groups to look at one by one, where the kind of file tells.
     layout : object
         How the file was laid out, for `write_forecasts(..., like=...)`.
+    member_names : tuple of str or None
+        What members are called that are models of their own, for `Recalibrator.fit`; None where they are numbered.
     """
 
     y: pd.DataFrame
@@ -59,6 +61,7 @@ class Matched(NamedTuple):
     block: str | None = None
     by: str | None = None
     layout: Any = None
+    member_names: tuple[str, ...] | None = None
 
     def to_xarray(self) -> Any:
         """An `xarray.Dataset` of forecast (case, member, target) and observation (case, target), with labels.
@@ -71,6 +74,8 @@ class Matched(NamedTuple):
         from prerank.forecasts.labelled import as_data_array
 
         forecast = as_data_array(np.asarray(self.members), self.y)
+        if self.member_names is not None:
+            forecast = forecast.assign_coords(member=list(self.member_names))
         columns = {str(name): ("case", values.to_numpy()) for name, values in self.columns.items()}
         kept = {name: column for name, column in columns.items() if name not in forecast.coords}
         observation = forecast.isel(member=0, drop=True).copy(data=self.y.to_numpy())
@@ -184,12 +189,20 @@ def from_long(
         members,
         pd.DataFrame(columns, index=case_labels),
         layout=layout,
+        member_names=names_of_members(member_labels),
     )
+
+
+def names_of_members(labels: Any) -> tuple[str, ...] | None:
+    """Names of members that are models of their own, None where they are numbered."""
+    from prerank.arrays.labels import member_names  # its package loads torch
+
+    return member_names(labels)
 
 
 def as_frame(table: Any, what: str) -> pd.DataFrame:
     """A table as a data frame, whichever library it is from."""
-    from prerank.arrays.arrow import from_arrow  # its package loads torch
+    from prerank.arrays.conversion import from_arrow  # its package loads torch
 
     found = from_arrow(table)
     if not isinstance(found, pd.DataFrame):
@@ -207,12 +220,19 @@ def _require_columns(frame: pd.DataFrame, what: str, labels: dict[str, str], val
             raise DataError(
                 f"the {what} have no column {name!r}, only {there}; name the one of {meaning}s {by_option(meaning)}"
             )
-    for name in labels:
+    refuse_unlabelled(frame, list(labels), f"the {what}")
+
+
+def refuse_unlabelled(frame: pd.DataFrame, names: Sequence[str], whose: str, numbers: pd.Series | None = None) -> None:
+    """Refuse a row that lacks a label; `numbers` of the rows in their file, from zero, where they are not those here."""
+    for name in names:
         absent = frame[name].isna().to_numpy()
         if absent.any():
+            first = int(absent.argmax())
+            row = first if numbers is None else int(numbers.iloc[first])
             raise DataError(
-                f"{int(absent.sum()):,} of {counted(len(frame), 'row')} of the {what} have no {name!r}, the first is row "
-                f"{int(absent.argmax()) + 1:,}; every row needs one"
+                f"{int(absent.sum()):,} of {counted(len(frame), 'row')} of {whose} have no {name!r}, the first is row "
+                f"{row + 1:,}{'' if numbers is None else ' of its file'}; every row needs one"
             )
 
 

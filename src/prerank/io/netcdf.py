@@ -20,7 +20,7 @@ from prerank.io.dimensions import (
 )
 from prerank.io.errors import DataError, by_option, listed
 from prerank.io.hindcast import observed_along, roles_of
-from prerank.io.long_form import Matched, require_real
+from prerank.io.long_form import Matched, names_of_members, require_real
 from prerank.io.stores import opened
 from prerank.io.variables_layout import VariablesLayout
 
@@ -134,7 +134,9 @@ def read_variables(
         _name_of_observations(own, other, observed, observation, cases, targets),
         dict(observed.attrs),
     )
-    return Matched(frame, members, pd.DataFrame(columns, index=frame.index), notes, block, layout=layout)
+    names = names_of_members(forecast.indexes.get(along[0]))
+    kept = pd.DataFrame(columns, index=frame.index)
+    return Matched(frame, members, kept, notes, block, layout=layout, member_names=names)
 
 
 def _name_of_observations(

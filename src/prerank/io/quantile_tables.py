@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from prerank.io.errors import DataError
+from prerank.io.errors import DataError, by_option
 from prerank.io.hub import Quantiles, read_hub_quantiles
 from prerank.io.long_form import from_long
 from prerank.io.read import Naming, hub_target, kind_of, read_table
@@ -58,6 +58,7 @@ def read_quantiles(
             target=hub_target(forecasts, naming),
             joint=naming.joint,
             observation=naming.observation,
+            keep=naming.keep,
             need_observations=need_observations,
         )
     if kind != "table":
@@ -65,7 +66,9 @@ def read_quantiles(
     own, seen = read_table(forecasts), None if observations is None else read_table(observations)
     if level not in own.columns:
         there = ", ".join(map(str, list(own.columns)[:12]))
-        raise DataError(f"{forecasts} has no column {level!r}, only {there}; say which one has the levels of quantiles")
+        raise DataError(
+            f"{forecasts} has no column {level!r}, only {there}; name the one of levels {by_option('level')}"
+        )
     numbers = pd.to_numeric(own[level], errors="coerce")
     wrong = ~((numbers > 0) & (numbers < 1)).to_numpy()
     if wrong.any():

@@ -9,8 +9,8 @@ import pandas as pd
 
 from prerank.io.errors import DataError, by_option, listed
 from prerank.io.formats import as_frame, format_of
-from prerank.io.hub import is_hub, read_hub
-from prerank.io.hub.files import OUTPUT_COLUMNS
+from prerank.io.hub import read_hub
+from prerank.io.hub.files import OUTPUT_COLUMNS, is_hub
 from prerank.io.long_form import Matched, from_long
 from prerank.io.netcdf import read_variables
 from prerank.io.npz import read_npz

@@ -17,7 +17,7 @@ from prerank._wording import counted
 from prerank.io.delimited import INDEX
 from prerank.io.errors import DataError, by_option, listed
 from prerank.io.formats import Csv, as_frame, format_of
-from prerank.io.long_form import Matched, coded, filled, refuse_twice
+from prerank.io.long_form import Matched, coded, filled, names_of_members, refuse_twice, refuse_unlabelled
 from prerank.io.time_parts import PARTS, SPLITS, as_times
 
 _OBSERVATIONS = ("observation", "observed", "obs", "y")
@@ -104,6 +104,7 @@ def read_wide(
         pd.DataFrame(kept, index=case_labels),
         (*notes, *more),
         layout=layout,
+        member_names=names_of_members(columns),
     )
 
 
@@ -192,9 +193,7 @@ def _split(
     elif time is not None and time not in case and time not in joint:
         cases.append(table[time])
     for column in (*cases, *targets):
-        absent = column.isna().to_numpy()
-        if absent.any():
-            raise DataError(f"{path}: row {int(absent.argmax()) + 1:,} has no {column.name!r}; every row needs one")
+        refuse_unlabelled(column.to_frame(), [str(column.name)], str(path))
     return cases, targets
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from prerank._writing import require_file, whole_file
 from prerank.io.errors import DataError
 from prerank.io.formats import Csv, Feather, Parquet, format_of
-from prerank.io.hub import HubLayout
+from prerank.io.hub.reading import HubLayout
 from prerank.io.hub.writing import admissible_samples, require_hub, write_hub
 from prerank.io.layouts import long_table, wide_table, write_stored
 from prerank.io.long_form import LongLayout, Matched

@@ -8,6 +8,7 @@ from prerank.plotting.panels import PlaneHistogram
 from prerank.plotting.style import BLUE, INK, ORANGE
 
 DIVERGING: Colormap = LinearSegmentedColormap.from_list("prerank plane", [BLUE, "#FFFFFF", ORANGE])
+_DARK = 0.7  # of the way to either colour: text is white from there
 _WIDEST = 3.0  # times the expected number: the colours go from a third to this
 
 
@@ -38,7 +39,10 @@ def plane_panel(ax: Axes, histogram: PlaneHistogram) -> Axes:
         for j, y in enumerate(middle):
             text = f"{histogram.observed[i, j]:.0f}\n({histogram.expected[i, j]:.0f})"
             weight = "bold" if histogram.failed[i, j] else "normal"
-            ax.text(x, y, text, ha="center", va="center", fontsize=7.0, color=INK, fontweight=weight, linespacing=1.1)
+            colour = "white" if abs(size[i, j]) > _DARK else INK
+            ax.text(
+                x, y, text, ha="center", va="center", fontsize=7.0, color=colour, fontweight=weight, linespacing=1.1
+            )
     ax.set_aspect("equal")
     ax.set_xlabel(f"rank of {histogram.names[0]}")
     ax.set_ylabel(f"rank of {histogram.names[1]}")

@@ -1,6 +1,7 @@
-"""What a recalibration found: densities of old PITs, of the observations and under the corrected forecast."""
+"""What a recalibration found and did: densities of old PITs, and calibration and scores over time."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -51,3 +52,45 @@ def old_pit_panel(ax: Axes, observed: np.ndarray, corrected: np.ndarray, top: fl
     ax.set_ylim(0.0, top)
     ax.set_xticks([0.0, 0.5, 1.0], ["0", "0.5", "1"])
     return ax
+
+
+def over_time_figure(table: Mapping[str, Any], unit: str = "", names: tuple[str, str] = ("before", "after")) -> Figure:
+    """Energy scores and calibration before and after a correction, period by period.
+
+    The dashed line is what is expected of a calibrated forecast.
+
+    Parameters
+    ----------
+    table : Mapping of str to sequence
+        What `prerank.diagnosis.compare_over_time` returns.
+    unit : str, optional
+        Unit of the targets.
+    names : tuple of str, default ("before", "after")
+        What the two forecasts are called.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Two panels: energy score, and PCE over expected.
+    """
+    first, place = [_short(label) for label in table["first"]], np.arange(len(table["first"]))
+    with quiet_style():
+        figure = new_figure(6.4, 4.2)
+        upper, lower = figure.subplots(2, 1, sharex=True)
+        for ax, name in ((upper, "energy score"), (lower, "PCE over expected")):
+            for when, called, colour, mark in (("before", names[0], GREY, "o"), ("after", names[1], BLUE, "s")):
+                values = np.asarray(table[f"{name} {when}"])
+                ax.plot(place, values, color=colour, lw=1.3, marker=mark, ms=3.5, label=called)
+            ax.set_ylabel(f"{name}, {unit}" if unit and ax is upper else name)
+            ax.set_ylim(bottom=0.0)
+        lower.axhline(1.0, color=GREY, lw=0.6, ls=(0, (3, 2)))
+        step = -(-len(place) // 8)
+        lower.set_xticks(place[::step], first[::step])
+        lower.set_xlabel("first time of the period")
+        figure.legend(*upper.get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    return figure
+
+
+def _short(label: Any) -> str:
+    """A time as a tick shows it: a date without its midnight."""
+    return str(label).removesuffix(" 00:00:00")

@@ -12,11 +12,13 @@ from prerank.arrays import as_tensor
 from prerank.arrays.conversion import described
 from prerank.forecasts import Forecast
 from prerank.preranks.projection import PointwiseProjection
+from prerank.preranks.selection import ComparedByContent
+from prerank.preranks.table1 import PreRank
 from prerank.preranks.view import View, view_of
 
 
-@dataclass(frozen=True)
-class Custom:
+@dataclass(frozen=True, eq=False)
+class Custom(ComparedByContent, PreRank):
     """A pre-rank from any function of a point: (..., D) to (...) or (..., K). It sees what the function sees.
 
     The function is given torch tensors; one that can only work with NumPy arrays is given those, and cannot be trained
@@ -57,7 +59,7 @@ class Custom:
     function: Callable[..., Any]
     name: str = "custom"
     words: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
-    per_case: Any = field(default=None, compare=False)
+    per_case: Any = None
 
     def __post_init__(self) -> None:
         if hasattr(self.function, "given"):
@@ -102,18 +104,6 @@ class Custom:
         )
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         view = view_of(view)
         n_cases = 1 if self.per_case is None else len(self.per_case)
         point = torch.zeros(n_cases, 1, view.n_targets, dtype=view.dtype, device=view.device)

@@ -10,19 +10,22 @@ from prerank.forecasts import Ensemble, Forecast
 from prerank.preranks.columns import by_columns
 from prerank.preranks.exchangeable_points import spread_matrix
 from prerank.preranks.projection import LinearProjection, PointwiseProjection
+from prerank.preranks.table1 import PreRank
 from prerank.preranks.view import View, view_of
 
+FOR_A_CONSTANT = 100  # points of a pool among which the energy score takes its constant
 SINGULAR = 1e-10  # of the largest eigenvalue of a correlation matrix: below it a direction has no variance
 
 
 @dataclass(frozen=True)
-class EnergyScore:
+class EnergyScore(PreRank):
     r"""The energy score at a point, $\rho(y) = \frac1R \sum_r |y - x_r| - \frac1{2R^2} \sum_{r,s} |x_r - x_s|$.
 
     The $x_r$ are the members pooled with the observation, or reference draws of a distribution. An ensemble's members alone
-    would be no fair pool: each has a distance of zero to itself, which the observation has not. Large means outlying. Sees
-    bias, too narrow and too wide forecasts, as outlyingness. Blind to direction, and nearly blind to wrong dependence in
-    many targets. Targets need comparable units.
+    would be no fair pool: each has a distance of zero to itself, which the observation has not. The second sum is the same
+    for all points of a case; for a distribution 100 of the draws give it. Large means outlying. Sees bias, too narrow and
+    too wide forecasts, as outlyingness. Blind to direction, and nearly blind to wrong dependence in many targets. Targets
+    need comparable units. It can be trained with.
 
     Parameters
     ----------
@@ -52,25 +55,16 @@ class EnergyScore:
     name: str = "energy score"
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         pool = view_of(view).draws("reference for distances", self.n_reference)
+        # the constant changes no rank, and among all draws it would cost more than the score
+        first = slice(0, FOR_A_CONSTANT)
+        some = Ensemble(pool.members[..., first, :], None if pool.weights is None else pool.weights[..., first])
 
         def score(points: Tensor) -> Tensor:
             distance = mean_distance(points, pool)
-            among = distance if points is pool.members else mean_distance(pool.members, pool)
+            among = distance if points is pool.members else mean_distance(some.members, some)
             if pool.weights is not None:
-                among = among * pool.probabilities * pool.n_members
+                among = among * some.probabilities * some.n_members
             return (distance - 0.5 * among.mean(-1, keepdim=True))[..., None]
 
         return PointwiseProjection(score, ("energy score",), f"distances to {pool.n_members} points")
@@ -104,7 +98,7 @@ def _distances(x: Tensor, y: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Mahalanobis:
+class Mahalanobis(PreRank):
     r"""The squared Mahalanobis distance from the mean, $\rho(y) = (y - m)^\top S^{-1} (y - m)$ (Box ordinate transform).
 
     Mean m and covariance S are those of the members pooled with the observation, so that every point has its own share in
@@ -113,7 +107,7 @@ class Mahalanobis:
     Blind to direction, and to shapes that mean and covariance do not show.
 
     With D or fewer members all points of a case are equally far from their mean and every rank ties; the result's note says
-    so. `shrinkage` towards uncorrelated targets helps.
+    so. `shrinkage` towards uncorrelated targets helps. It can be trained with; no gradient passes through the covariance.
 
     Parameters
     ----------
@@ -150,18 +144,6 @@ class Mahalanobis:
             raise ValueError(f"Mahalanobis(shrinkage={self.shrinkage}): a number between 0 and 1")
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         view = view_of(view)
         pool = view.draws("reference for Mahalanobis", self.n_reference)
         note = f"mean and covariance of {pool.n_members} points"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from prerank._reproducible_math import total
+from prerank.preranks.rank_counts import ascending
 from prerank.preranks.rounding import power_of_two_above
 
 LARGEST_REFERENCE = 1000  # members, up to which all of them are the reference
@@ -27,31 +28,25 @@ def canonical_order(points: Tensor) -> Tensor:
     >>> canonical_order(torch.tensor([[[2.0, 1.0], [1.0, 5.0], [1.0, -0.0]]]))
     tensor([[2, 1, 0]])
     """
-    points = points + 0.0
     flat = points.reshape(-1, *points.shape[-2:])
-    order = torch.empty(flat.shape[:-1], dtype=torch.long, device=flat.device)
-    cases, n_keys = torch.arange(len(flat), device=flat.device), 1
-    while len(cases):
-        some = flat if len(cases) == len(flat) else flat[cases]
-        found = _sorted_by(some, n_keys)
-        order[cases] = found
-        if n_keys >= flat.shape[-1]:
-            break
+    order, rises = ascending(flat[..., 0])
+    n_targets, n_keys = flat.shape[-1], 1
+    cases = torch.arange(0 if rises is None else len(flat), device=flat.device)
+    while len(cases) and n_keys < n_targets:
         # points that agree in the targets so far and not in all of them need more targets
-        ordered = _in_order(some, found)
+        ordered = _in_order(flat[cases], order[cases])
         alike = (ordered[:, 1:, :n_keys] == ordered[:, :-1, :n_keys]).all(-1)
-        open_cases = alike.any(-1)
-        cases, ordered, alike = cases[open_cases], ordered[open_cases], alike[open_cases]
         differ = (ordered[:, 1:, n_keys:] != ordered[:, :-1, n_keys:]).any(-1)
-        cases, n_keys = cases[(alike & differ).any(-1)], min(2 * n_keys, flat.shape[-1])
+        cases, n_keys = cases[(alike & differ).any(-1)], min(2 * n_keys, n_targets)
+        order[cases] = _sorted_by(flat[cases], n_keys)
     return order.reshape(points.shape[:-1])
 
 
 def _sorted_by(points: Tensor, n_keys: int) -> Tensor:
     """Order (n, P) by the first targets of points (n, P, D): stable sorts, the last target first."""
-    order = points[..., n_keys - 1].sort(stable=True).indices
+    order = ascending(points[..., n_keys - 1]).order
     for d in reversed(range(n_keys - 1)):
-        again = points[..., d].gather(1, order).sort(stable=True).indices
+        again = ascending(points[..., d].gather(1, order)).order
         order = order.gather(1, again)
     return order
 
@@ -64,11 +59,13 @@ class CanonicalPoints(NamedTuple):
     """Points of each case in canonical order, and where each of the points as given stands in it.
 
     `given` and `ordered` are (..., N, P, D), `place` (..., N, P); equal points stand in one place, the first of theirs.
+    `order` (..., N, P) says which of the points as given stands in each place, None where some points are equal.
     """
 
     given: Tensor
     ordered: Tensor
     place: Tensor
+    order: Tensor | None
 
     def as_given(self, projected: Tensor) -> Tensor:
         """Projections (..., N, P, K) of the ordered points, put back: bitwise equal where points are equal."""
@@ -82,9 +79,13 @@ def canonical_points(points: Tensor) -> CanonicalPoints:
     ordered = _in_order(points, order)
     position = torch.arange(points.shape[-2], device=points.device)
     new = torch.ones(order.shape, dtype=torch.bool, device=points.device)
-    new[..., 1:] = (ordered[..., 1:, :] != ordered[..., :-1, :]).any(-1)
-    first = position.expand(order.shape) if new.all() else torch.where(new, position, 0).cummax(-1).values
-    return CanonicalPoints(points, ordered, torch.empty_like(order).scatter_(-1, order, first))
+    new[..., 1:] = ordered[..., 1:, 0] != ordered[..., :-1, 0]
+    if not new.all():
+        new[..., 1:] = (ordered[..., 1:, :] != ordered[..., :-1, :]).any(-1)
+    distinct = bool(new.all())
+    first = position.expand(order.shape) if distinct else torch.where(new, position, 0).cummax(-1).values
+    place = torch.empty_like(order).scatter_(-1, order, first)
+    return CanonicalPoints(points, ordered, place, order if distinct else None)
 
 
 def spread_matrix(points: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -8,16 +8,17 @@ from torch import Tensor
 from prerank.forecasts import Forecast
 from prerank.preranks.columns import by_columns
 from prerank.preranks.projection import PointwiseProjection
+from prerank.preranks.table1 import PreRank
 from prerank.preranks.view import View, view_of
 
 
 @dataclass(frozen=True)
-class Maximum:
+class Maximum(PreRank):
     r"""The largest target, $\rho(y) = \max_d y_d$: floods, peak loads, the hottest hour.
 
     Large means that some target is high. Sees how high the highest target gets, so bias and spread at the upper end, and
     dependence: independent targets have a higher maximum than dependent ones. Blind to everything below it. Targets need a
-    common unit.
+    common unit. It can be trained with.
 
     Parameters
     ----------
@@ -39,27 +40,15 @@ class Maximum:
     name: str = "maximum"
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         return PointwiseProjection(lambda points: points.amax(-1, keepdim=True), ("maximum",))
 
 
 @dataclass(frozen=True)
-class Minimum:
+class Minimum(PreRank):
     r"""The smallest target, $\rho(y) = \min_d y_d$: droughts, the coldest hour, the weakest link.
 
     Large means that no target is low. Sees how low the lowest target gets, and dependence, as `Maximum` does at the other
-    end. Blind to everything above it. Targets need a common unit.
+    end. Blind to everything above it. Targets need a common unit. It can be trained with.
 
     Parameters
     ----------
@@ -80,27 +69,16 @@ class Minimum:
     name: str = "minimum"
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         return PointwiseProjection(lambda points: points.amin(-1, keepdim=True), ("minimum",))
 
 
 @dataclass(frozen=True)
-class Range:
+class Range(PreRank):
     r"""The largest target minus the smallest, $\rho(y) = \max_d y_d - \min_d y_d$.
 
     Large means that the targets lie far apart. Sees what `Scale` sees, by the two outermost targets alone, so outliers more
-    and the others not at all. Blind to a bias common to all targets and to their order. Targets need a common unit.
+    and the others not at all. Blind to a bias common to all targets and to their order. Targets need a common unit. It can
+    be trained with.
 
     Parameters
     ----------
@@ -121,25 +99,13 @@ class Range:
     name: str = "range"
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         if view_of(view).n_targets == 1:
             raise ValueError("Range() is constant (zero) for D=1 target, so its ranks would be ties; use Marginal()")
         return PointwiseProjection(lambda points: (points.amax(-1) - points.amin(-1))[..., None], ("range",))
 
 
 @dataclass(frozen=True)
-class Exceedance:
+class Exceedance(PreRank):
     r"""The share of targets above a threshold, $\rho(y) = \frac1D \sum_d 1\{y_d > t_d\}$.
 
     Also called the fraction of threshold exceedances (FTE). Large means that many targets exceed it. Sees whether an
@@ -186,18 +152,6 @@ class Exceedance:
         return replace(self, threshold=tuple((thresholds.to(divisor) / divisor).tolist()))
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         n_targets = view_of(view).n_targets
         thresholds = self.threshold if isinstance(self.threshold, tuple) else (self.threshold,) * n_targets
         if len(thresholds) != n_targets:

@@ -1,12 +1,19 @@
 """Densities and joint CDFs of a set of points, for forecasts that are samples and nothing else."""
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from prerank._kernels import BANDWIDTHS, kernel_for
 from prerank._reproducible_math import blocks, log_sum_exp, total
+from prerank.preranks.rank_counts import ascending, runs
 from prerank.preranks.rounding import power_of_two_above
+
+_IN_CACHE = 1 << 20  # bytes of a temporary that is passed over several times: about what a core has to itself
+_TILE = 64  # points on either side of a block of pairs
+_BITS = 64  # of a whole number, one for each point
 
 
 def _by_case(points: Tensor, centres: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -53,6 +60,8 @@ def log_kernel_density(points: Tensor, centres: Tensor, weights: Tensor | None =
     amount for every centre and changes no rank. Computed in double precision, a few points at a time.
     """
     shape, dtype = points.shape[:-1], points.dtype
+    if points is centres and weights is None and points.device.type == "cpu" and not points.requires_grad:
+        return _log_pooled_density(points.flatten(0, -3)).reshape(shape).to(dtype)
     points, centres = points.double(), centres.double()
     weights = None if weights is None else weights.double()
     bandwidth, origin = bandwidths(centres, weights), centres[..., :1, :]
@@ -79,9 +88,50 @@ def _exponents(points: Tensor, centres: Tensor, log_weights: Tensor | None) -> T
     return exponent if log_weights is None else exponent + log_weights
 
 
+def _log_pooled_density(points: Tensor) -> Tensor:
+    """Log density of points (n, P, D) at these points, (n, P), in double precision.
+
+    Every pair is taken once. Exponents come from one matrix product: the squared distance of two points is the sum of
+    their squared lengths less twice their product. Lengths are bounded, since the points themselves set the bandwidths:
+    in these units their squares sum to D P^(1 + 2/(D+4)), so that little cancels. A point counts itself, so that no sum
+    vanishes.
+    """
+    n_cases, n_points, n_targets = points.shape
+    sums = torch.zeros(n_cases, n_points, dtype=torch.float64)
+    n_tiles = -(-n_points // _TILE)
+    ends = [n_points * t // n_tiles for t in range(n_tiles + 1)]
+    tiles = [slice(start, stop) for start, stop in pairwise(ends)]
+    for cases in _in_cache(n_cases, n_points * n_targets):
+        some = points[cases].double()
+        some = (some - some[:, :1]) / bandwidths(some)
+        some -= total(some, 1)[:, None] / n_points
+        half = some.square().sum(-1, keepdim=True) * -0.5
+        ones = torch.ones_like(half)
+        left, right = torch.cat([some, half, ones], -1), torch.cat([some, ones, half], -1)
+        for few in _in_cache(len(some), max(tile.stop - tile.start for tile in tiles) ** 2):
+            own = sums[cases][few]
+            for a, rows in enumerate(tiles):
+                for columns in tiles[a:]:
+                    pairs = torch.bmm(left[few, rows], right[few, columns].mT)
+                    if columns == rows:
+                        pairs.diagonal(dim1=1, dim2=2).zero_()
+                    own[:, rows] += pairs.exp_().sum(-1)
+                    if columns != rows:
+                        own[:, columns] += total(pairs, 1, overwrite=True)
+    return sums.log_()
+
+
+def _in_cache(n_cases: int, numbers_per_case: int) -> list[slice]:
+    """Slices of cases with so few numbers that all that is made of them stays in the cache of one core."""
+    size = max(1, _IN_CACHE // (8 * numbers_per_case))
+    return [slice(start, min(start + size, n_cases)) for start in range(0, n_cases, size)]
+
+
 def joint_cdf(points: Tensor, centres: Tensor, weights: Tensor | None = None) -> Tensor:
     """Share of centres (..., N, R, D) that are <= the point in every target, at points (..., N, P, D): (..., N, P)."""
     shape = points.shape[:-1]
+    if points is centres and weights is None and points.device.type == "cpu":
+        return _pooled_joint_cdf(points.flatten(0, -3)).reshape(shape)
     points, centres, weights = _by_case(points, centres, weights)
     result = torch.empty(points.shape[:-1], dtype=points.dtype, device=points.device)
     if torch.equal(points.float().to(points), points) and torch.equal(centres.float().to(centres), centres):
@@ -104,3 +154,36 @@ def joint_cdf(points: Tensor, centres: Tensor, weights: Tensor | None = None) ->
         else:
             result[cases, some] = total(below * weights[cases][:, :, None], 1, overwrite=True).to(result.dtype)
     return result.reshape(shape)
+
+
+def _pooled_joint_cdf(points: Tensor) -> Tensor:
+    """Share of points (n, P, D) that are <= each of them in every target, (n, P).
+
+    For every point and target a set of bits says which points are <= there: in the order of the target these sets grow by
+    one point at a time. The points that are <= in every target are what the sets have in common.
+    """
+    n_cases, n_points, n_targets = points.shape
+    count = torch.zeros(n_cases, n_points, dtype=torch.long)
+    for cases in _in_cache(n_cases, n_points * n_targets):
+        order, rises = ascending(points[cases].mT)
+        last = None if rises is None else runs(rises, n_points, points.device)[1] - 1
+        sets = torch.empty_like(order)
+        for first in range(0, n_points, _BITS):
+            # a shift by less than 0 or more than 63 places leaves nothing
+            upto = torch.bitwise_left_shift(1, order - first if first else order).cumsum(-1)
+            sets.scatter_(-1, order, upto if last is None else upto.gather(-1, last))
+            common = sets[:, 0].clone()
+            for d in range(1, n_targets):
+                common &= sets[:, d]
+            count[cases] += _number_of_bits(common)
+    return count.to(points.dtype) / n_points
+
+
+def _number_of_bits(words: Tensor) -> Tensor:
+    """How many of the 64 bits of whole numbers are set, by sums of neighbouring groups of bits."""
+    words = words - ((words >> 1) & 0x5555555555555555)
+    words = (words & 0x3333333333333333) + ((words >> 2) & 0x3333333333333333)
+    words = (words + (words >> 4)) & 0x0F0F0F0F0F0F0F0F
+    for bits in (8, 16, 32):
+        words = words + (words >> bits)
+    return words & 127

@@ -9,6 +9,7 @@ from prerank._reproducible_math import total
 from prerank.forecasts import Ensemble, Forecast
 from prerank.preranks.projection import PointwiseProjection
 from prerank.preranks.rank_counts import all_weights_below_and_at
+from prerank.preranks.table1 import PreRank
 from prerank.preranks.view import View, view_of
 
 
@@ -43,7 +44,7 @@ def mid_ranks(points: Tensor, pool: Ensemble) -> Tensor:
 
 
 @dataclass(frozen=True)
-class AverageRank:
+class AverageRank(PreRank):
     r"""The mean over targets of a point's rank among all points of its case, $\rho(y) = \frac1D \sum_d r_d(y)$.
 
     Ranks are among the members pooled with the observation, ties at their middle, or among reference draws of a
@@ -81,18 +82,6 @@ class AverageRank:
     trainable = False
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         view = view_of(view)
         pool = view.draws("reference for ranks", self.n_reference)
         note = f"ranks among {pool.n_members} points"
@@ -100,7 +89,7 @@ class AverageRank:
 
 
 @dataclass(frozen=True)
-class BandDepth:
+class BandDepth(PreRank):
     r"""How central a point is: $\rho(y) = \frac1D \sum_d (R - r_d(y))(r_d(y) - 1)$, with its ranks $r_d$ among R points.
 
     Up to a factor the share of pairs of points between which it lies, averaged over targets (modified band depth of order
@@ -139,18 +128,6 @@ class BandDepth:
     trainable = False
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         view = view_of(view)
         pool = view.draws("reference for ranks", self.n_reference)
 

@@ -92,7 +92,7 @@ def _target_by_target(points: Tensor, directions: Tensor) -> Tensor:
     n_targets, n_projections = directions.shape[-2:]
     lead = np.broadcast_shapes(points.shape[:-2], directions.shape[:-2])
     points = points.expand(*lead, *points.shape[-2:]).reshape(-1, *points.shape[-2:])
-    result = points.new_empty(*points.shape[:-1], n_projections)
+    result = points.new_empty(len(points), n_projections, points.shape[1])  # in which they are sorted
     common = directions.shape[:-2].numel() == 1
     if not common:
         directions = directions.expand(*lead, n_targets, n_projections)
@@ -106,8 +106,8 @@ def _target_by_target(points: Tensor, directions: Tensor) -> Tensor:
         step = torch.empty_like(projected)
         for d in range(1, n_targets):
             projected += torch.mul(u[:, :, d], y[:, d : d + 1], out=step)
-        result[cases, some] = projected.mT
-    return result.reshape(*lead, *result.shape[1:])
+        result[cases, :, some] = projected
+    return result.reshape(*lead, *result.shape[1:]).mT
 
 
 def _product(points: Tensor, directions: Tensor) -> Tensor:

@@ -10,11 +10,13 @@ from prerank.arrays import as_tensor
 from prerank.forecasts import Forecast
 from prerank.preranks.columns import by_columns
 from prerank.preranks.projection import PointwiseProjection
+from prerank.preranks.selection import ComparedByContent
+from prerank.preranks.table1 import PreRank
 from prerank.preranks.view import View, view_of
 
 
 @dataclass(frozen=True, eq=False)
-class ReferenceDistance:
+class ReferenceDistance(ComparedByContent, PreRank):
     r"""The distance from a reference point of the case, $\rho(y) = |y - z|$ (TARP: tests of accuracy with random points).
 
     A posterior, or any joint forecast, is calibrated along the distance from every point z that does not depend on the
@@ -23,7 +25,8 @@ class ReferenceDistance:
     outcome is from there. Blind to what happens around z on spheres. Targets need comparable units.
 
     Without `points` each case gets one at random in the smallest box around its pooled members and observation, or around
-    100 draws of a distribution, by the seed and the identifiers of the cases.
+    100 draws of a distribution, by the seed and the identifiers of the cases. It can be trained with these, or with one
+    point for all cases.
 
     Parameters
     ----------
@@ -101,18 +104,6 @@ class ReferenceDistance:
         return self if self.points is None else replace(self, points=self.points / divisor.to(self.points))
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         view = view_of(view)
         if self.points is not None and self.points.shape[-1] != view.n_targets:
             raise ValueError(

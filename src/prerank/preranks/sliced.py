@@ -4,19 +4,20 @@ from dataclasses import dataclass
 
 from prerank.forecasts import Forecast
 from prerank.preranks.projection import LinearProjection
+from prerank.preranks.table1 import PreRank
 from prerank.preranks.view import View, view_of
 from prerank.randomness import key, normal
 
 
 @dataclass(frozen=True)
-class Sliced:
+class Sliced(PreRank):
     r"""Random directions, $\rho_k(y) = u_k^\top y$ with $u_k$ uniform on the sphere: K projections.
 
     Large means far along the direction. The directions depend on `seed` and the number of targets alone, so they are
     the same for all cases. If every linear function is calibrated, so is the joint law; a few at random see most errors
     a little, where `Marginal` and `Location` look along fixed ones and `PCA` along those of the forecast. Blind to
     errors at right angles to them, and to dependence beyond what these sums show. Targets need comparable units.
-    Linear, so closed form for mixtures.
+    Linear, so closed form for mixtures. It can be trained with.
 
     Parameters
     ----------
@@ -54,18 +55,6 @@ class Sliced:
             raise ValueError(f"Sliced(n_directions={self.n_directions}): at least one direction is needed")
 
     def given(self, view: View | Forecast) -> LinearProjection:
-        """Turn a view of a forecast into a linear projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        LinearProjection
-            A function of points, the same for observations and members.
-        """
         view = view_of(view)
         if view.n_targets == 1:
             raise ValueError("Sliced() has one direction for D=1 target, up to its sign; use Marginal()")

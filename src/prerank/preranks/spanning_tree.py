@@ -9,11 +9,12 @@ from prerank._chunks import chunks
 from prerank._reproducible_math import blocks
 from prerank.forecasts import Forecast
 from prerank.preranks.projection import PointwiseProjection
+from prerank.preranks.table1 import PreRank
 from prerank.preranks.view import View, view_of
 
 
 @dataclass(frozen=True)
-class SpanningTree:
+class SpanningTree(PreRank):
     r"""The length of the minimum spanning tree of a case without the point, $\rho(y) = \ell(\text{others})$ (MST rank).
 
     The tree joins all other points of the case, members pooled with the observation, by the shortest lines. Small means
@@ -50,18 +51,6 @@ class SpanningTree:
     trainable = False
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         pool = view_of(view).draws("reference for the spanning tree", self.n_reference)
         if pool.weights is not None:
             raise ValueError(f"{self.name}: a tree has no weights; give the reference equal ones, or use EnergyScore()")

@@ -51,7 +51,7 @@ class PreRank(Protocol):
 
 
 @dataclass(frozen=True)
-class Marginal:
+class Marginal(PreRank):
     r"""Each target by itself, $\rho_d(y) = y_d$: D projections.
 
     Sees bias, spread and shape of every target. Blind to all dependence between targets: independent forecasts of
@@ -73,25 +73,13 @@ class Marginal:
     capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
-        """Turn a view of a forecast into a linear projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        LinearProjection
-            A function of points, the same for observations and members.
-        """
         view = view_of(view)
         axes = torch.eye(view.n_targets, dtype=view.dtype, device=view.device)[None]
         return LinearProjection(axes, tuple(f"y{d + 1}" for d in range(view.n_targets)), identity=True)
 
 
 @dataclass(frozen=True)
-class Location:
+class Location(PreRank):
     r"""The mean over targets, $\rho(y) = \frac1D \sum_d y_d$.
 
     Sees a common bias and the variance of the sum, so also a common sign of wrong correlation. Blind to errors that
@@ -113,18 +101,6 @@ class Location:
     capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
-        """Turn a view of a forecast into a linear projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        LinearProjection
-            A function of points, the same for observations and members.
-        """
         view = view_of(view)
         shape = (1, view.n_targets, 1)
         mean = torch.full(shape, 1.0 / view.n_targets, dtype=view.dtype, device=view.device)
@@ -132,7 +108,7 @@ class Location:
 
 
 @dataclass(frozen=True)
-class Scale:
+class Scale(PreRank):
     r"""The variance over targets, $\rho(y) = \frac1D \sum_d (y_d - \bar y)^2$.
 
     Sees how far the targets lie apart: wrong variances, and wrong correlation through the spread. Blind to a bias
@@ -154,25 +130,13 @@ class Scale:
     capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         if view_of(view).n_targets == 1:
             raise ValueError("Scale() is constant (zero) for D=1 target, so its ranks would be ties; use Marginal()")
         return PointwiseProjection(_variance, ("variance",))
 
 
 @dataclass(frozen=True)
-class Dependency:
+class Dependency(PreRank):
     r"""Minus the variogram at a lag over the variance, $\rho(y) = -\gamma_y(h) / s_y^2$.
 
     Sees how alike neighbouring targets are, whatever their level and spread: wrong correlation, wrong order. Blind to
@@ -201,18 +165,6 @@ class Dependency:
     capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         targets = view_of(view).n_targets
         if self.lag < 1:
             raise ValueError(f"Dependency(lag={self.lag}): the lag is a distance between targets, 1 or more")
@@ -240,7 +192,7 @@ class Dependency:
 
 
 @dataclass(frozen=True)
-class PCA:
+class PCA(PreRank):
     r"""Principal components of the forecast, $\rho_k(x, y) = v_k(x)^\top y$ (Algorithm 2): up to D projections.
 
     Sees errors along the directions in which the forecast itself varies most and least, so wrong correlation as well
@@ -272,18 +224,6 @@ class PCA:
     capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
-        """Turn a view of a forecast into a linear projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        LinearProjection
-            A function of points, the same for observations and members.
-        """
         view = view_of(view)
         if self.n_components is not None and self.n_components < 1:
             raise ValueError(f"PCA(n_components={self.n_components}): at least one component is needed")
@@ -299,7 +239,7 @@ class PCA:
 
 
 @dataclass(frozen=True)
-class HDR:
+class HDR(PreRank):
     r"""The forecast's log density, $\rho(x, y) = \log \hat f(y \mid x)$ (same ranks as the density itself).
 
     Sees outcomes that are too often improbable (over-confidence) or too rarely so, in any direction. Blind to which
@@ -322,28 +262,17 @@ class HDR:
     capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         return _of_one_number(view_of(view).log_density())
 
 
 @dataclass(frozen=True)
-class Copula:
+class Copula(PreRank):
     r"""The forecast's joint CDF, $\rho(x, y) = \hat F(y \mid x)$.
 
     Sees dependence and joint bias at once: how often all targets are low together. Sees less in high dimensions, where
     almost no point lies below another in every target and ranks tie. The CDF is that of the members pooled
-    with the observation, or of `n_reference` independent draws of a distribution.
+    with the observation, or of `n_reference` independent draws of a distribution. Of an ensemble it is the share of points
+    that are at most as high in every target: the multivariate rank, or orthant rank.
 
     Parameters
     ----------
@@ -351,6 +280,11 @@ class Copula:
         Draws of a distribution whose joint CDF is taken; unused for ensembles.
     name : str, default 'copula'
         What results call it.
+
+    References
+    ----------
+    Gneiting, Stanberry, Grimit, Held and Johnson (2008), Assessing probabilistic forecasts of multivariate quantities, with
+    an application to ensemble predictions of surface winds, TEST (the multivariate rank).
 
     Examples
     --------
@@ -365,23 +299,11 @@ class Copula:
     capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         return _of_one_number(view_of(view).joint_cdf(self.n_reference))
 
 
 @dataclass(frozen=True)
-class Contrast:
+class Contrast(PreRank):
     r"""The signed difference of two targets, $\rho(y) = y_i - y_j$: the pre-rank for dependence in two dimensions.
 
     Sees a wrong correlation of the pair (too wide if correlation is underestimated) and a bias of one against the
@@ -409,18 +331,6 @@ class Contrast:
     capturable = True
 
     def given(self, view: View | Forecast) -> LinearProjection:
-        """Turn a view of a forecast into a linear projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        LinearProjection
-            A function of points, the same for observations and members.
-        """
         view = view_of(view)
         _require_pair(self, self.i, self.j, view.n_targets)
         direction = torch.zeros(1, view.n_targets, 1, dtype=view.dtype, device=view.device)
@@ -429,7 +339,7 @@ class Contrast:
 
 
 @dataclass(frozen=True)
-class SquaredDifference:
+class SquaredDifference(PreRank):
     r"""$\rho(y) = (y_i - y_j)^2$: what the paper's tables call dependency when D = 2.
 
     For D = 2 it is four times Scale and ranks identically. It exists to reproduce those tables; `Contrast` keeps the
@@ -457,18 +367,6 @@ class SquaredDifference:
     capturable = True
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         _require_pair(self, self.i, self.j, view_of(view).n_targets)
         return PointwiseProjection(
             lambda points: (points[..., self.i, None] - points[..., self.j, None]).square(),

@@ -13,13 +13,15 @@ from prerank.arrays import as_tensor
 from prerank.forecasts import Forecast
 from prerank.preranks.columns import by_columns, variance_of_columns
 from prerank.preranks.projection import PointwiseProjection
+from prerank.preranks.selection import ComparedByContent
+from prerank.preranks.table1 import PreRank
 from prerank.preranks.view import View, view_of
 
 Lag = int | tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Variogram:
+class Variogram(ComparedByContent, PreRank):
     r"""Minus a weighted variogram over the variance, $\rho(y) = -\frac{1}{2 s_y^2} \sum_{i<j} w_{ij} |y_i - y_j|^p$.
 
     `Dependency` for pairs of your own: several lags, lags on a grid, weights. The weights come from one of three
@@ -27,7 +29,7 @@ class Variogram:
     of one), or, by default, the inverse of the distance between targets. $s_y^2$ is the variance over targets, divisor
     D. Large means smooth: targets alike, dependence strong. Sees wrong correlation between these pairs, whatever level
     and, for p = 2, scale. Blind to common bias and, if standardised, to common spread. A vector whose entries are all
-    equal counts as perfectly smooth (0).
+    equal counts as perfectly smooth (0). It can be trained with.
 
     Parameters
     ----------
@@ -78,18 +80,6 @@ class Variogram:
             object.__setattr__(self, "weights", _pair_weights(self.name, self.weights))
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         n_targets = view_of(view).n_targets
         if n_targets == 1:
             raise ValueError(f"{self.name}: one target has no pairs; use Marginal()")
@@ -141,13 +131,14 @@ class Variogram:
 
 
 @dataclass(frozen=True)
-class Isotropy:
+class Isotropy(PreRank):
     r"""How alike a field varies along its rows and along its columns, $\rho(y) = -\sum_h \frac{(g_1 - g_2)^2}{v_1 + v_2}$.
 
     $g_1$ and $g_2$ are half the mean of $|y_i - y_j|^p$ over pairs h columns and h rows apart, and $v = 2 g^2 / n$ with n
     such pairs in their direction, as in R's MultivCalibration. Zero means isotropic, very negative anisotropic. Sees
     features, such as fronts, that are stretched where the forecast's are round, or the other way round. Blind to level,
     scale, and to the direction in which a field is stretched. A constant field counts as isotropic.
+    It can be trained with.
 
     Parameters
     ----------
@@ -186,18 +177,6 @@ class Isotropy:
             raise ValueError(f"{self.name}: exponent={self.exponent}; a power of differences is positive and finite")
 
     def given(self, view: View | Forecast) -> PointwiseProjection:
-        """Turn a view of a forecast into a projection.
-
-        Parameters
-        ----------
-        view : View or forecast
-            What may be asked of the forecast; a forecast stands for its exact view.
-
-        Returns
-        -------
-        PointwiseProjection
-            A function of points, the same for observations and members.
-        """
         n_targets = view_of(view).n_targets
         require_grid(self.name, self.shape, n_targets)
         rows, columns = self.shape

@@ -16,6 +16,7 @@ from prerank.recalibration.joint_from_margins import (
     margins_kept,
 )
 from prerank.recalibration.marginal_forecasts import DistributionMargins, QuantileMargins
+from prerank.recalibration.over_time import Issue, IssuedForecasts, recalibrate_over_time
 from prerank.recalibration.published_methods import HDRRecalibration, LatentRecalibration
 from prerank.recalibration.quantiles import marginal_quantiles
 from prerank.recalibration.recalibrator import PITDensities, Recalibrator
@@ -39,6 +40,8 @@ __all__ = [
     "HeldOut",
     "HighestDensityRegions",
     "Independence",
+    "Issue",
+    "IssuedForecasts",
     "JointFromMargins",
     "LatentRecalibration",
     "PITDensities",
@@ -55,5 +58,6 @@ __all__ = [
     "marginal_quantiles",
     "margins_kept",
     "members_about_mean",
+    "recalibrate_over_time",
     "split_by_time",
 ]

@@ -9,6 +9,7 @@ from torch.distributions import Distribution
 
 from prerank._chunks import chunks
 from prerank._parallel import in_threads
+from prerank._progress import shown_if_slow
 from prerank.forecasts import GaussianMixture, can_be_cut, select_cases
 
 _Result = TypeVar("_Result")
@@ -39,7 +40,22 @@ def over_parts(
     """`function(cases, forecast of these cases)` of a few cases at a time, in threads where they may be."""
     slices = some_cases(forecast, values_per_case, device)
     spread = spread and may_be_spread(forecast, device)
-    return in_threads(lambda cases: function(cases, select(forecast, cases)), slices, spread=spread)
+    return _in_parts(lambda cases: function(cases, select(forecast, cases)), slices, spread)
+
+
+def _in_parts(function: Callable[[slice], _Result], slices: list[slice], spread: bool) -> list[_Result]:
+    """Results of all parts, which a progress bar counts where there are several."""
+    if len(slices) < 2:
+        return in_threads(function, slices, spread=spread)
+    results: list[_Result] = []
+    with shown_if_slow("", "parts of the cases") as tell:
+
+        def take(_: slice, result: _Result) -> None:
+            results.append(result)
+            tell(len(results), len(slices))
+
+        in_threads(function, slices, take, spread=spread)
+    return results
 
 
 def may_be_spread(forecast: Distribution, device: torch.device) -> bool:
@@ -61,6 +77,4 @@ def over_drawn(
         device, spread = torch.device("cpu"), bool(forecast.may_be_spread)  # type: ignore[attr-defined]
     else:
         return [function(slice(None), forecast, ids)]
-    return in_threads(
-        lambda cases: function(cases, select(forecast, cases), ids[cases].to(device)), slices, spread=spread
-    )
+    return _in_parts(lambda cases: function(cases, select(forecast, cases), ids[cases].to(device)), slices, spread)

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.calibration import LEVEL, pce_test, projected_pit
+from prerank.calibration import pce_test, projected_pit
+from prerank.calibration.evidence import LEVEL
 from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.recalibration.affine import Affine
 from prerank.recalibration.steps import HeldOut

@@ -5,18 +5,20 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributions import StudentT
 
 from prerank.forecasts import Ensemble
 from prerank.randomness import case_keys, normal
 from prerank.recalibration.error_mean import Mean
-from prerank.recalibration.error_scale import Sizes, fit_sizes
+from prerank.recalibration.error_scale import FREEDOM, Sizes, fit_sizes
 from prerank.recalibration.error_scatter import OWN_SHARES, Scatter, fit_scatter, own_densities
-from prerank.recalibration.error_shape import SHAPES, SHARES, Shape, covariances, log_densities, some_errors
+from prerank.recalibration.error_shape import COUNTS, SHARES, Groups, covariances, fit_groups, log_densities
 from prerank.recalibration.folds import Folds
 from prerank.recalibration.steps import HeldOut
 from prerank.scores import energy_score
 
 _LEAST_MEMBERS = 5  # that have a shape
+_CLEARLY = 3.0  # standard errors of a gain by the level, which drifts out of what was seen
 _DRAWS = 40  # whose energy scores decide how much of a regression is used
 
 
@@ -35,13 +37,26 @@ class Cases(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """A mean, sizes of what it leaves, log sizes (N, D) by fits without the case's fold, and the scatter of both."""
+    """A mean, sizes of what it leaves, log sizes (N, D) by fits without the case's fold, and the scatter of both.
+
+    `weights` (N,) are those of the cases in how sizes differ.
+    """
 
     mean: Mean
     sizes: Sizes
     log_size: Tensor
     scatter: Scatter
     standardised: Tensor
+    weights: Tensor
+
+
+class Shape(NamedTuple):
+    """A kind of shape, with the scatter or covariance (D, D) of standardised errors, the members' share, and groups."""
+
+    kind: str
+    covariance: Tensor
+    share: float = 0.0
+    groups: Groups | None = None
 
 
 class ErrorProblem(NamedTuple):
@@ -54,29 +69,62 @@ class ErrorProblem(NamedTuple):
     cases: Cases
     ordered: bool
 
-    def solved(self, mean: Mean) -> Solution:
-        """Sizes and scatter of what is left by a mean, all from fits without the case's fold.
-
-        How sizes differ is learnt from all cases alike, or from usual ones above all, whichever is better for cases of
-        other folds; how large they are is left to the scatter, and every case.
-        """
-        solutions = [self._solved(mean, weights) for weights in (self.cases.weights, self.robust)]
-        return max(solutions, key=self._log_likelihood)
-
-    def _solved(self, mean: Mean, weights: Tensor) -> Solution:
-        rest, cases = self.errors - mean.held_out, self.cases
+    def _log_sizes(self, rest: Tensor, weights: Tensor) -> tuple[Tensor, Sizes]:
+        """Log sizes (N, D) by fits without the case's fold, and the sizes of all cases."""
+        cases = self.cases
         sizes = fit_sizes(rest, self.basis, weights, cases.n_blocks)
         log_size = torch.empty_like(rest)
         for f, used in enumerate(cases.folds.without):
             inside = cases.folds.fold == f
             without = fit_sizes(rest, self.basis, weights * used, cases.n_blocks, sizes)
             log_size[inside] = without.log_size(self.basis[inside])
-        z = rest * (-log_size).exp()
-        scatter = fit_scatter(z, cases.weights, cases.folds, self.ordered)
-        return Solution(mean, sizes, log_size, scatter, z)
+        return log_size, sizes
 
-    def _log_likelihood(self, solution: Solution) -> float:
+    def solved(self, mean: Mean) -> Solution:
+        """Sizes and scatter of what is left by a mean, all from fits without the case's fold.
+
+        How sizes differ is learnt from all cases alike, or from usual ones above all, whichever is better for cases of
+        other folds; how large they are is left to the scatter, and every case.
+        """
+        return max((self.solved_by(mean, weights) for weights in (self.cases.weights, self.robust)), key=self._total)
+
+    def solved_by(self, mean: Mean, weights: Tensor) -> Solution:
+        """The same with given weights (N,) for how sizes differ."""
+        rest = self.errors - mean.held_out
+        log_size, sizes = self._log_sizes(rest, weights)
+        z = rest * (-log_size).exp()
+        scatter = fit_scatter(z, self.cases.weights, self.cases.folds, self.ordered)
+        return Solution(mean, sizes, log_size, scatter, z, weights)
+
+    def _total(self, solution: Solution) -> float:
         return solution.scatter.log_likelihood - float(self.cases.weights @ solution.log_size.sum(1))
+
+    def log_densities(self, solution: Solution) -> Tensor:
+        """Log densities (N,) of the errors by fits without the case's fold."""
+        scatter, fold = solution.scatter, self.cases.folds.fold
+        found = own_densities(solution.standardised, scatter, self.deviations, fold, (0.0,))[0]
+        return found - solution.log_size.sum(1)
+
+    def with_level(self, level: Tensor, solution: Solution, held_out: HeldOut) -> tuple["ErrorProblem", Solution]:
+        """Sizes that depend on the members' level (N, 1), too, where the log score clearly gains; otherwise no change.
+
+        Single targets are looked at first, which is quick.
+        """
+        column = level.expand_as(self.errors)[..., None]
+        problem = self._replace(basis=torch.cat([self.basis, column], -1))
+        rest, values = self.errors - solution.mean.held_out, []
+        for log_size in (solution.log_size, problem._log_sizes(rest, solution.weights)[0]):
+            values.append((StudentT(FREEDOM).log_prob(rest * (-log_size).exp()) - log_size).sum(1))
+        if self._clear(values[1] - values[0], held_out):
+            other = problem.solved_by(solution.mean, solution.weights)
+            if self._clear(problem.log_densities(other) - self.log_densities(solution), held_out):
+                return problem, other
+        return self, solution
+
+    @staticmethod
+    def _clear(gains: Tensor, held_out: HeldOut) -> bool:
+        gain, error = held_out.gain(gains)
+        return gain > _CLEARLY * error
 
     def score(self, solution: Solution, unit: Tensor, seed: int) -> float:
         """The energy score of draws of every case's law without its fold, by the same noise for every solution."""
@@ -107,23 +155,26 @@ class ErrorProblem(NamedTuple):
         return shares[place], values[place]
 
     def shape(self, solution: Solution, density: Tensor, held_out: HeldOut) -> Shape:
-        """The members' shape, or that of past errors, where it gains more than a standard error over a t's density (N,)."""
-        z, (n_members, n_targets) = solution.standardised, self.deviations.shape[1:]
-        without, fold = self.cases.folds.without, self.cases.folds.fold
-        whole, parts = covariances(z, self.cases.weights, without, solution.scatter)
-        factor = torch.linalg.cholesky(parts)[fold]
-        past = some_errors(z, self.cases.weights, without, held_out.seed)
-        nothing = z.new_zeros(0, n_targets)
-        best = Shape("t", 0.0, solution.scatter.whole, solution.scatter.without, nothing, nothing)
-        for kind in SHAPES[1:]:
-            if kind == "members" and n_members < _LEAST_MEMBERS:
-                continue
-            size = parts.diagonal(dim1=-2, dim2=-1).sqrt()[fold]
-            points = self.deviations * size[:, None] if kind == "members" else past[1:][fold]
-            values = log_densities(z, factor, points)
-            place = int((values @ self.cases.weights).argmax())
+        """The members' shape, or groups of errors, where that gains more than a standard error over a t's density (N,)."""
+        z, cases = solution.standardised, self.cases
+        best = Shape("t", solution.scatter.whole)
+        if self.deviations.shape[1] >= _LEAST_MEMBERS:
+            whole, parts = covariances(z, cases.weights, cases.folds.without, solution.scatter)
+            own = parts[cases.folds.fold]
+            points = self.deviations * own.diagonal(dim1=-2, dim2=-1).sqrt()[:, None]
+            values = log_densities(z, torch.linalg.cholesky(own), points)
+            place = int((values @ cases.weights).argmax())
             gain, error = held_out.gain(values[place] - density)
             if gain > error:
-                kept = (past[0], past[1:]) if kind == "errors" else (nothing, nothing)
-                best, density = Shape(kind, SHARES[place], whole, parts, *kept), values[place]
+                best, density = Shape("members", whole, SHARES[place]), values[place]
+        for count in COUNTS:
+            value = torch.empty_like(density)
+            for f, used in enumerate(cases.folds.without):
+                inside, used = cases.folds.fold == f, used & (cases.weights > 0)
+                value[inside] = fit_groups(z[used], cases.weights[used], count).joint(z[inside]).logsumexp(1)
+            gain, error = held_out.gain(value - density)
+            if gain > error:
+                used = cases.weights > 0
+                groups = fit_groups(z[used], cases.weights[used], count)
+                best, density = Shape("groups", groups.covariance, groups=groups), value
         return best

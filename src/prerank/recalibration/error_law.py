@@ -13,11 +13,18 @@ from prerank.forecasts import Ensemble, Forecast, GaussianMixture
 from prerank.recalibration.affine import moved
 from prerank.recalibration.error_evidence import evidence, moved_members
 from prerank.recalibration.error_fit import Cases, ErrorProblem
-from prerank.recalibration.error_mean import Predictors, regressions, robust_weights, within_reach
-from prerank.recalibration.error_scale import LEAST, Sizes, size_basis, usual_spread
+from prerank.recalibration.error_mean import (
+    Predictors,
+    bumps,
+    level_and_features,
+    regressions,
+    robust_weights,
+    within_reach,
+)
+from prerank.recalibration.error_scale import LEAST, Sizes, level_of, size_basis, usual_spread
 from prerank.recalibration.error_scatter import with_own
 from prerank.recalibration.scale_nodes import scale_nodes
-from prerank.recalibration.steps import NOT_SAVED, HeldOut, require_ensemble
+from prerank.recalibration.steps import NOT_SAVED, HeldOut, in_place, require_ensemble
 
 _SHARES = (0.5, 0.0)  # of the way from a shift alone to the regression, beside all of it
 
@@ -47,23 +54,26 @@ class ErrorLaw:
 
     $$y \mid x \sim t_\nu\bigl(\bar x + m(x),\ \operatorname{diag} \sigma(x)\, \Sigma\, \operatorname{diag} \sigma(x)\bigr)$$
 
-    * The mean error m is linear in the members' mean of all targets, held back beyond three standard deviations; ridges
-      are chosen on folds, and how much of the regression is used by the energy score of the whole law.
-    * The size σ of errors in a target and case is log-linear in the members' spread, that of the target and that of all.
+    * The mean error m is linear in the members' mean of all targets, held back beyond three standard deviations, and
+      a smooth curve of it, where folds find one; ridges are chosen on folds, and how much of the regression is used by the
+      energy score of the whole law.
+    * The size σ of errors in a target and case is log-linear in the members' spread, that of the target and that of all,
+      and in the members' level, where that gains beyond doubt.
     * The scatter Σ and the degrees of freedom ν are learnt from standardised errors, the scatter shrunk to a pattern: no
       correlation, the same for all, or, for targets in an order, a dependence on neighbours alone. A share of the members'
       own correlations is added where it gains more than a standard error.
 
     All errors that are learnt from are those of fits without the case's fold, so that the uncertainty of what was learnt
-    widens the law. Features that `fit` is given enter mean and size. Members are exchangeable: with `named_members`
-    each is a model of its own, with a column of its own in the regression, and the same members are expected in the same
-    places.
+    widens the law; and all that folds choose is judged by an outer fold, which none of it has seen. Features that `fit` is
+    given enter mean and size. Members are exchangeable: with `named_members` each is a model of its own, with a column of
+    its own in the regression, and the same members are expected in the same places.
 
     Members whose only fault is a bias, or too large a spread, are moved instead, and keep what else they know: where moved
     ones pass the tests of calibration by the pre-ranks, and the law's energy score is not clearly better.
 
-    In the place of a t the law may have the shape of the members, or of past errors, where that gains more than a standard
-    error of the log score: Gaussian kernels about their standardised deviations. And nothing is changed where
+    In the place of a t the law may have the shape of the members, Gaussian kernels about their standardised deviations, or
+    be a few Gaussians, for skew errors or errors with humps, where that gains more than a standard error of the log score.
+    And nothing is changed where
     members pass the tests of calibration by the pre-ranks and the law's energy score is not clearly better.
 
     Parameters
@@ -113,12 +123,34 @@ class ErrorLaw:
             What was learnt, with the laws of the held-out cases by fits without their fold.
         """
         ensemble = require_ensemble(forecast, "ErrorLaw")
+        law = self._learnt(ensemble, held_out)
+        out_of_fold = self._out_of_fold(ensemble, held_out)
+        if not self.always:
+            law = replace(law, **evidence(ensemble, out_of_fold, held_out)._asdict())
+        if not law.changed:
+            return law
+        moves = None if self.always else moved_members(ensemble, out_of_fold, held_out)
+        return replace(law, out_of_fold=out_of_fold) if moves is None else replace(law, moves=moves)
+
+    def _out_of_fold(self, ensemble: Ensemble, held_out: HeldOut) -> GaussianMixture:
+        """The law of every case by a fit that has seen nothing of its fold, all that folds choose included."""
+        parts = []
+        for f, used in enumerate(held_out.folds.without):
+            law = self._learnt(ensemble.select(used.nonzero()[:, 0]), held_out.within(f))
+            inside = held_out.folds.fold == f
+            features = None if held_out.features is None else held_out.features.raw[inside]
+            parts.append(law.law(ensemble.select(inside.nonzero()[:, 0]), features))
+        return in_place(parts, held_out.folds)
+
+    def _learnt(self, ensemble: Ensemble, held_out: HeldOut) -> "FittedErrorLaw":
+        """A law of the errors, whether there is need of one or not."""
         members, cases = _Members.of(ensemble), Cases.of(held_out)
-        error = cases.y - members.mean
+        error, n_targets = cases.y - members.mean, cases.y.shape[1]
         used = cases.weights > 0
         unit = _unit(error, cases.weights)
         given = None if held_out.features is None else held_out.features.raw
-        predictors = Predictors.of(_raw_predictors(members, unit, self.named_members, given, used), used)
+        parts = _raw_predictors(members, unit, self.named_members, given, used)
+        predictors = Predictors.of(parts, used, 0 if given is None else given.shape[1], held_out.seed)
         robust = robust_weights(error / unit, used) * cases.weights
         _, first = regressions(error / unit, predictors, robust, cases.folds, cases.n_blocks)
         # large errors are those that are left by a regression
@@ -129,18 +161,22 @@ class ErrorLaw:
         deviations = members.standardised(usual)
         ordered = bool(held_out.ordered_targets if self.ordered_targets is None else self.ordered_targets)
         problem = ErrorProblem(error / unit, basis, deviations, robust, cases, ordered)
-        chosen, share = problem.solved(best), 1.0
-        if bool((best.coefficients != 0).any()):
+        level = level_of(predictors.values[:, :n_targets], predictors.reach[:n_targets])
+        problem, chosen = problem.with_level(level, problem.solved(best), held_out)
+        share = 1.0
+        if bool((best.coefficients != 0).any() or (best.heights != 0).any()):
             scores = {1.0: problem.score(chosen, unit, held_out.seed)}
             for less in _SHARES:
-                other = problem.solved(alone.between(best, less))
+                other = problem.solved_by(alone.between(best, less), chosen.weights)
                 scores[less] = problem.score(other, unit, held_out.seed)
                 if scores[less] < scores[share]:
                     chosen, share = other, less
         own_share, density = problem.own_share(chosen, held_out)
         shape = problem.shape(chosen, density, held_out)
         gaussian = shape.kind != "t" or math.isinf(chosen.scatter.freedom)
-        law = FittedErrorLaw(
+        curved = bool((chosen.mean.heights != 0).any())
+        groups = shape.groups
+        return FittedErrorLaw(
             unit,
             predictors.centre,
             predictors.spread,
@@ -159,18 +195,9 @@ class ErrorLaw:
             chosen.scatter.share,
             shape.kind,
             shape.share,
-            shape.points if shape.kind == "errors" else None,
+            *((None,) * 3 if groups is None else (groups.log_weights, groups.centres, groups.sizes)),
+            *((predictors.curve.width, predictors.curve.centres, chosen.mean.heights) if curved else (None,) * 3),
         )
-        location, scale = members.mean + unit * chosen.mean.held_out, unit * chosen.log_size.exp()
-        fold = cases.folds.fold
-        points = shape.points_without[fold] if shape.kind == "errors" else None
-        out_of_fold = law.about(location, scale, deviations, ensemble, shape.without[fold], points)
-        if not self.always:
-            law = replace(law, **evidence(ensemble, out_of_fold, held_out)._asdict())
-        if not law.changed:
-            return law
-        moves = None if self.always else moved_members(ensemble, out_of_fold, held_out)
-        return replace(law, out_of_fold=out_of_fold) if moves is None else replace(law, moves=moves)
 
 
 def _unit(error: Tensor, weights: Tensor) -> Tensor:
@@ -207,11 +234,13 @@ class FittedErrorLaw:
     `unit` (D,) is the spread of the errors, in which all else is. `centre`, `spread`, `reach` (F,) standardise the
     predictors of the mean, with `shift` (D,) and `coefficients` (F, D). `usual` (D,) is the members' usual spread, and
     log sizes are `level` (D,) and `slopes` (G,) times functions of the spread. `scatter` (D, D), `freedom` (None: Gaussian)
-    and `own_share` are those of standardised errors. With a `shape` other than "t", kernels carry all but a share
-    `shape_share` of the standard deviation, about the members or past errors, `points` (K, D). `changed` says
-    whether anything is, by the members' `p_value` and `score` and the law's `gain` over it; where a shift and scale of the
-    members will do, `moves` (2, D) has them. `out_of_fold` is the law of
-    the cases that were learnt from, by fits without their fold; it is not saved.
+    and `own_share` are those of standardised errors; a further slope is that of the members' level. With the `shape`
+    "members", kernels about the members carry all but a share `shape_share` of the standard deviation; with "groups" there
+    are K Gaussians with weights exp `group_logits` (K,), `group_centres` (K, D) and `group_sizes` (K,) times the scatter's.
+    Where the mean is curved, it has bumps with `bump_width` (F,), `bump_centres` (C, F) and `bump_heights` (C, D).
+    `changed` says whether anything is, by the members' `p_value` and `score` and the law's `gain` over it; where a shift
+    and scale of the members will do, `moves` (2, D) has them. `out_of_fold` is the law of the cases that were learnt from,
+    by fits without their fold; it is not saved.
     """
 
     unit: Tensor
@@ -232,7 +261,12 @@ class FittedErrorLaw:
     pattern_share: float
     shape: str = "t"
     shape_share: float = 0.0
-    points: Tensor | None = None
+    group_logits: Tensor | None = None
+    group_centres: Tensor | None = None
+    group_sizes: Tensor | None = None
+    bump_width: Tensor | None = None
+    bump_centres: Tensor | None = None
+    bump_heights: Tensor | None = None
     p_value: float | None = None
     score: float = 0.0
     gain: float = 0.0
@@ -247,50 +281,51 @@ class FittedErrorLaw:
             return forecast
         if self.moves is not None:
             return moved(require_ensemble(forecast, "ErrorLaw"), self.moves[0], self.moves[1], 0)
-        ensemble = require_ensemble(forecast, "ErrorLaw")
+        return self.law(require_ensemble(forecast, "ErrorLaw"), features)
+
+    def law(self, ensemble: Ensemble, features: Tensor | None = None) -> GaussianMixture:
+        """The law of other cases, needed or not, in the type of the ensemble's members."""
         if self.n_members is not None and ensemble.n_members != self.n_members:
             raise ValueError(
                 f"the forecast has {counted(ensemble.n_members, 'member')}, and ErrorLaw(named_members=True) was fitted on "
                 f"{self.n_members}; give it the same members in the same order"
             )
-        members = _Members.of(ensemble)
+        members, n_targets = _Members.of(ensemble), len(self.unit)
         parts = _raw_predictors(members, self.unit, self.n_members is not None, features)
-        raw = torch.cat([part for part, _ in parts], 1)
-        values = within_reach(raw, self.centre, self.spread, self.reach)
-        location = members.mean + self.unit * (self.shift + values @ self.coefficients)
+        values = within_reach(torch.cat([part for part, _ in parts], 1), self.centre, self.spread, self.reach)
+        mean = self.shift + values @ self.coefficients
+        if self.bump_width is not None and self.bump_centres is not None and self.bump_heights is not None:
+            smooth = level_and_features(values, n_targets, self.n_features)
+            mean = mean + bumps(smooth, self.bump_width, self.bump_centres) @ self.bump_heights
         basis = size_basis(members.spread, self.usual, _of_features(values, features))
+        if basis.shape[-1] < len(self.slopes):
+            level = level_of(values[:, :n_targets], self.reach[:n_targets])
+            basis = torch.cat([basis, level.expand_as(mean)[..., None]], -1)
         scale = self.unit * Sizes(self.level, self.slopes).log_size(basis).exp()
-        deviations = members.standardised(self.usual)
-        return self.about(location, scale, deviations, ensemble, self.scatter.expand(len(scale), -1, -1), self.points)
-
-    def about(
-        self,
-        location: Tensor,
-        scale: Tensor,
-        deviations: Tensor,
-        like: Ensemble,
-        scatter: Tensor,
-        points: Tensor | None,
-    ) -> GaussianMixture:
-        """The law of cases with locations and scales (N, D), standardised deviations of members and scatters (N, D, D).
-
-        `points` (K, D), or (N, K, D), are past errors for a law of their shape. In the type of an ensemble's members.
-        """
-        if self.shape == "t":
-            own = with_own(scatter, deviations, self.own_share).expand(len(scale), -1, -1)
-            nodes = scale_nodes(math.inf if self.freedom is None else self.freedom, location.shape[-1])
-            logits, factors = (torch.tensor(part, dtype=torch.float64).to(location) for part in nodes)
-            loc = location[:, None].expand(-1, len(logits), -1)
-            tril = factors[:, None, None] * (scale[..., :, None] * torch.linalg.cholesky(own))[:, None]
-        else:
-            if self.shape == "members":
-                points = deviations * scatter.diagonal(dim1=-2, dim2=-1).sqrt()[:, None]
-            assert points is not None
-            loc = location[:, None] + self.shape_share * scale[:, None] * points
-            kernel = (1 - self.shape_share**2) ** 0.5 * scale[..., :, None] * torch.linalg.cholesky(scatter)
-            logits, tril = location.new_zeros(loc.shape[1]), kernel[:, None].expand(-1, loc.shape[1], -1, -1)
-        dtype = like.members.dtype if like.members.is_floating_point() else torch.float64
+        logits, loc, tril = self._standardised(members.standardised(self.usual), scale)
+        loc = (members.mean + self.unit * mean)[:, None] + scale[:, None] * loc
+        dtype = ensemble.members.dtype if ensemble.members.is_floating_point() else torch.float64
         return GaussianMixture(logits.expand(loc.shape[:2]).to(dtype), loc.to(dtype), tril.to(dtype))
+
+    def _standardised(self, deviations: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits (K,) and centres (N or 1, K, D) of standardised errors, and their factors times scales (N, K, D, D)."""
+        if self.shape == "members":
+            size = self.scatter.diagonal().sqrt()
+            kernel = (1 - self.shape_share**2) ** 0.5 * scale[..., None] * torch.linalg.cholesky(self.scatter)
+            logits = deviations.new_zeros(deviations.shape[1])
+            return logits, self.shape_share * size * deviations, kernel[:, None].expand(-1, len(logits), -1, -1)
+        if self.shape == "groups":
+            assert self.group_logits is not None
+            assert self.group_centres is not None
+            assert self.group_sizes is not None
+            logits, sizes, centres = self.group_logits, self.group_sizes, self.group_centres[None]
+            scatter = self.scatter
+        else:
+            nodes = scale_nodes(math.inf if self.freedom is None else self.freedom, scale.shape[1])
+            logits, sizes = (torch.tensor(part, dtype=torch.float64).to(scale) for part in nodes)
+            centres, scatter = scale.new_zeros(1, 1, 1), with_own(self.scatter, deviations, self.own_share)
+        root = (scale[..., None] * torch.linalg.cholesky(scatter))[:, None]
+        return logits, centres.expand(-1, len(logits), scale.shape[1]), sizes[:, None, None] * root
 
     def summary(self) -> str:
         """What was learnt, in words."""
@@ -307,7 +342,9 @@ class FittedErrorLaw:
         depends = "and depends on the members" if bool((self.coefficients != 0).any()) else "in every case"
         kind = "Gaussian" if self.freedom is None else f"Student's t with {self.freedom:g} degrees of freedom"
         if self.shape != "t":
-            kind = f"the shape of {'the members' if self.shape == 'members' else 'past errors'}"
+            kind = (
+                "the shape of the members" if self.group_sizes is None else f"{len(self.group_sizes)} groups of errors"
+            )
         if self.moves is not None:
             shifts, sizes = (", ".join(f"{value:.3g}" for value in row.tolist()) for row in self.moves)
             return (

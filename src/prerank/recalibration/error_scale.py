@@ -26,6 +26,11 @@ def size_basis(spread: Tensor, usual: Tensor, features: Tensor | None) -> Tensor
     return torch.stack([own, *(part.expand_as(own) for part in by_case)], -1)
 
 
+def level_of(values: Tensor, reach: Tensor) -> Tensor:
+    """The members' level (N, 1): the mean over targets of values (N, D), each in units of its reach (D,)."""
+    return (values / torch.where(reach > 0, reach, 1.0)).mean(1, keepdim=True)
+
+
 class Sizes(NamedTuple):
     """Log sizes (D,) of errors where all functions are zero, and slopes (G,)."""
 

@@ -124,13 +124,15 @@ def banded(scatter: Tensor, width: int) -> Tensor:
 def fit_scatter(z: Tensor, weights: Tensor, folds: Folds, ordered: bool) -> Scatter:
     """The scatter of standardised errors (N, D) that is best for cases of other folds.
 
-    Freedom, pattern and shrinkage are chosen so, and a factor: what is shrunk to a pattern has a larger determinant.
+    Freedom, pattern and shrinkage are chosen so, and a factor: what is shrunk to a pattern has a larger determinant. Tails
+    are tried from the lightest on, until two have been no better.
     """
     used = weights * torch.cat([torch.ones_like(folds.without[:1]), folds.without])
     shares, factors = (torch.tensor(values, dtype=z.dtype, device=z.device) for values in (SHARES, FACTORS))
     order = folds.fold.argsort(stable=True)
-    best, most, scatters = None, -math.inf, None
+    best, most, scatters, worse = None, -math.inf, None, 0
     for freedom in reversed(FREEDOMS):
+        before = most
         scatters = t_scatters(z, used, freedom, scatters)
         for name, pattern in patterns(scatters, ordered):
             mixed = scatters + shares[:, None, None, None] * (pattern - scatters)
@@ -143,6 +145,9 @@ def fit_scatter(z: Tensor, weights: Tensor, folds: Folds, ordered: bool) -> Scat
                 factor, share = divmod(place, len(SHARES))
                 most, chosen = float(values.flatten()[place]), FACTORS[factor] * mixed[share]
                 best = Scatter(chosen[0], chosen[1:], freedom, name, SHARES[share], most)
+        worse = worse + 1 if most == before else 0
+        if worse == 2:
+            break
     assert best is not None
     return best
 

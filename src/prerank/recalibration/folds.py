@@ -32,6 +32,15 @@ class Folds(NamedTuple):
         own = self.fold == torch.arange(self.n_folds, device=self.fold.device)[:, None]
         return ~own if self.near is None else ~(own | self.near)
 
+    def within(self, f: int) -> "Folds":
+        """The folds of the cases that a fit without fold f learns from: the others, or two halves where there is but one."""
+        kept = self.without[f]
+        fold, block = self.fold[kept], self.block[kept].unique(return_inverse=True)[1]
+        near = None if self.near is None else torch.cat([self.near[:f], self.near[f + 1 :]])[:, kept]
+        if self.n_folds > 2:
+            return Folds(fold - (fold > f).long(), block, self.n_folds - 1, near)
+        return Folds((2 * block > block.max()).long(), block, 2)
+
 
 def folds_of(
     n_cases: int,

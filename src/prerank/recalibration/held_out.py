@@ -1,6 +1,7 @@
 """What a recalibration is given: held-out cases to learn from, and forecasts of the same targets to correct."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -20,17 +21,37 @@ LARGEST = 1e100  # numbers whose squares are numbers still
 
 
 class FittedOn(NamedTuple):
-    """The targets that something was fitted on: how many, what they are called, and how many members an ensemble had."""
+    """The targets that something was fitted on: how many, what they are called, and how many members an ensemble had.
+
+    `members` are their names where each was learnt about by itself.
+    """
 
     n_targets: int
     n_members: int | None = None
     names: tuple[str, ...] | None = None
+    members: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, cases: Cases) -> "FittedOn":
         """Those of some cases; targets without labels have no names."""
         members = cases.forecast.n_members if isinstance(cases.forecast, Ensemble) else None
         return cls(cases.n_targets, members, None if cases.labels.targets is None else cases.names)
+
+    def in_order(self, cases: Cases, who: str) -> Cases:
+        """The same members in the order of the fit, by their names; others are refused. Without names position counts."""
+        if self.members is None or cases.member_names is None or cases.member_names == self.members:
+            return cases
+        if set(cases.member_names) != set(self.members):
+            raise ValueError(
+                f"{who} was fitted on the members {_listed(self.members)}, each a model of its own, but the forecast has "
+                f"{_listed(cases.member_names)}; give it the same members"
+            )
+        order = [cases.member_names.index(name) for name in self.members]
+        ensemble = cases.law
+        assert isinstance(ensemble, Ensemble)
+        weights = None if ensemble.weights is None else ensemble.weights[:, order]
+        ensemble = replace(ensemble, members=ensemble.members[:, order], weights=weights)
+        return replace(cases, forecast=ensemble, member_names=self.members)
 
     def require(self, cases: Cases, who: str) -> None:
         """Refuse other targets than those that were fitted on, or the same in another order."""
@@ -62,6 +83,7 @@ def held_out_cases(
     axes: Axes | None = None,
     *,
     joint: str | Sequence[str] | None = None,
+    member_names: Sequence[str] | None = None,
     at_least: int = 1,
 ) -> Cases:
     """Cases of one model with complete observations (N, D), checked; the forecast comes first, in X's place.
@@ -73,12 +95,23 @@ def held_out_cases(
         raise TypeError(
             f"y is {described(y)}, which is a forecast: the order is fit(forecast, y), the forecast in the place of X"
         )
-    cases = _checked(Cases.of(y, forecast, axes, joint=joint).of_one_model().complete(fewest=2).without_gaps())
-    observed = cases.observed()
-    require_sizes(observed, "y")
-    if len(observed) < at_least:
-        raise ValueError(f"{len(observed)} held-out cases; at least {at_least} are needed")
+    cases = usable(Cases.of(y, forecast, axes, joint=joint).with_member_names(member_names).of_one_model())
+    n_cases = len(cases.observed())
+    if n_cases < at_least:
+        raise ValueError(f"{n_cases} held-out cases; at least {at_least} are needed")
     return cases
+
+
+def usable(cases: Cases) -> Cases:
+    """Those of all cases that can be learnt from."""
+    cases = _checked(cases.complete(fewest=2).without_gaps())
+    require_sizes(cases.observed(), "y")
+    return cases
+
+
+def correctable(cases: Cases) -> Cases:
+    """Those of all cases that can be corrected, without their observations."""
+    return _checked(replace(cases, y=None, notes=()).complete().without_gaps())
 
 
 def to_correct(
@@ -88,13 +121,14 @@ def to_correct(
     who: str = "",
     *,
     joint: str | Sequence[str] | None = None,
+    member_names: Sequence[str] | None = None,
 ) -> Cases:
     """Cases of one model that need no observations, checked, of the targets that `who` was fitted on.
 
     Members that are missing have no weight. Without observations nothing says which axis of an array is which, but for the
     members that there were in fit: an array that has as many first, and not second, is refused.
     """
-    cases = Cases.unobserved(forecast, axes, joint=joint)
+    cases = Cases.unobserved(forecast, axes, joint=joint).with_member_names(member_names)
     shape = tuple(getattr(forecast, "shape", ()))
     found = getattr(cases.forecast, "members", None)
     if axes is None and fitted is not None and not is_forecast(forecast) and found is not None and found.shape == shape:
@@ -108,6 +142,7 @@ def to_correct(
     cases = _checked(cases.without_gaps())
     if fitted is not None:
         fitted.require(cases, who)
+        cases = fitted.in_order(cases, who)
     return cases
 
 

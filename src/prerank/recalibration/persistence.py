@@ -51,6 +51,7 @@ class About(NamedTuple):
     tied: list[float]
     target_names: tuple[str, ...] | None
     notes: tuple[str, ...]
+    member_names: tuple[str, ...] | None = None
 
 
 def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
@@ -68,6 +69,8 @@ def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
         tied = [require_number(share, "tied", 0, 1) for share in header.get("tied", [0.0] * whole["n_targets"])]
         names = header.get("target_names")
         _require(names is None or _are_names(names, whole["n_targets"]), "target_names are for other targets")
+        called = header.get("member_names")
+        _require(called is None or (members is not None and _are_names(called, members)), "member_names are others")
         notes = header.get("notes", [])
         _require(isinstance(notes, list) and all(isinstance(note, str) for note in notes), "notes are no text")
         about = About(
@@ -76,6 +79,7 @@ def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
             tied=tied,
             target_names=None if names is None else tuple(names),
             notes=tuple(notes),
+            member_names=None if called is None else tuple(called),
         )
         _require(len(about.tied) == about.n_targets, "tied is for other targets")
         steps = []
@@ -92,7 +96,7 @@ def read_steps(path: Path | str) -> tuple[tuple[Fitted, ...], About]:
 
 
 def _are_names(names: Any, n_targets: int) -> bool:
-    """Whether there is a text for each target, each its own."""
+    """Whether there is a text for each target or member, each its own."""
     return (
         isinstance(names, list)
         and len(names) == len({str(name) for name in names}) == n_targets
@@ -178,7 +182,8 @@ def _check_error_law(step: FittedErrorLaw, about: About) -> None:
         _require(bool((getattr(step, name) > 0).all()), f"{name} is not positive")
     _require(bool((step.reach >= 0).all()), "reach is negative")
     _require_tensor(step.coefficients, "coefficients", (width, d))
-    _require_tensor(step.slopes, "slopes", (2 + about.n_features,))
+    by_level = int(len(step.slopes) > 2 + about.n_features)
+    _require_tensor(step.slopes, "slopes", (2 + about.n_features + by_level,))
     _require_tensor(step.scatter, "scatter", (d, d))
     _require(bool(torch.allclose(step.scatter, step.scatter.mT)), "scatter is not symmetric")
     _require(bool((torch.linalg.eigvalsh(step.scatter) > 0).all()), "scatter is not positive definite")
@@ -189,9 +194,20 @@ def _check_error_law(step: FittedErrorLaw, about: About) -> None:
     require_number(step.pattern_share, "pattern_share", 0, 1)
     _require(step.shape in SHAPES, "shape is none")
     require_number(step.shape_share, "shape_share", 0, 1)
-    _require((step.shape == "errors") == (step.points is not None), "points go with the shape of past errors")
-    if step.points is not None:
-        _require_tensor(step.points, "points", (len(step.points), d))
+    groups = (step.group_logits, step.group_centres, step.group_sizes)
+    _require(all((step.shape == "groups") == (part is not None) for part in groups), "groups go with their shape")
+    if step.group_logits is not None and step.group_sizes is not None:
+        count = len(step.group_logits)
+        for name, shape in (("group_logits", (count,)), ("group_centres", (count, d)), ("group_sizes", (count,))):
+            _require_tensor(getattr(step, name), name, shape)
+        _require(bool((step.group_sizes > 0).all()), "group_sizes are not positive")
+    curve = (step.bump_width, step.bump_centres, step.bump_heights)
+    _require(len({part is None for part in curve}) == 1, "bumps have a width, centres and heights, or none of them")
+    if step.bump_heights is not None and step.bump_width is not None:
+        smooth, count = d + about.n_features, len(step.bump_heights)
+        for name, shape in (("bump_width", (smooth,)), ("bump_centres", (count, smooth)), ("bump_heights", (count, d))):
+            _require_tensor(getattr(step, name), name, shape)
+        _require(bool((step.bump_width > 0).all()), "bump_width is not positive")
     if step.p_value is not None:
         require_number(step.p_value, "p_value", 0, 1)
     for name in ("score", "gain", "gain_error"):

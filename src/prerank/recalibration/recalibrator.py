@@ -14,6 +14,7 @@ from torch import Tensor
 
 from prerank._parallel import single_threaded
 from prerank._parameters import require_whole
+from prerank._progress import shown_if_slow
 from prerank._wording import counted
 from prerank.arrays.conversion import described
 from prerank.arrays.labels import Axes
@@ -33,6 +34,8 @@ from prerank.recalibration.persistence import read_steps, write
 from prerank.recalibration.steps import Fitted, HeldOut, Step
 from prerank.recalibration.tilt import FittedTilt, Tilt
 
+_UNITS = "mean errors, shifts and sizes are in the units of the targets, energy scores too"
+
 
 class PITDensities(NamedTuple):
     """Densities (K, bins) of a pre-rank's old PITs: of the observations, and under the corrected forecast."""
@@ -47,9 +50,9 @@ class Recalibrator(BaseEstimator):
     `preranks` are what the tilt looks along and what an ensemble is tested by, the paper's without it. `steps` are what is
     done, in this order: by default `(Affine(), Tilt(), Tilt())`, the second tilt along PITs of what the first has made,
     with features a `Tilt(degree=2, by_features=True)` before them, and for a bare `Ensemble` `(ErrorLaw(),)`, which takes
-    features itself. Every step but dressing may find that nothing has to be changed, which is the usual answer for a
-    calibrated forecast. Every step learns from forecasts by fits of the step before that have not seen the case, where it
-    has them.
+    features itself, and members that have names as models of their own. Every step but dressing may find that nothing has
+    to be changed, which is the usual answer for a calibrated forecast. Every step learns from forecasts by fits of the
+    step before that have not seen the case, where it has them.
 
     Cross-validation has `n_folds` folds: runs where cases stand in an order, that of blocks which are numbers or times, of
     labels of cases which are times, or of the members of an `Ensemble`; otherwise cases are dealt at random. `gap`
@@ -98,6 +101,7 @@ class Recalibrator(BaseEstimator):
         blocks: Any = None,
         axes: Axes | None = None,
         joint: str | Sequence[str] | None = None,
+        member_names: Sequence[str] | None = None,
     ) -> Self:
         """Learn from forecasts of held-out cases and their observations (N, D).
 
@@ -107,8 +111,16 @@ class Recalibrator(BaseEstimator):
         `blocks` (N,) stay in one fold and count as one in standard errors. `axes` names the axes of an array of members that
         is not (cases, members, targets), and `joint` the dimensions of targets of xarray objects, as for `check`; what is
         missing, and what has labels, is treated as there, too.
+
+        Members are exchangeable unless they have names: text along their dimension of an xarray object that differs in more
+        than numbers, or `member_names` for any array.
         """
-        cases = held_out_cases(forecast, y, axes, joint=joint).along(case_weights=case_weights)
+        cases = held_out_cases(forecast, y, axes, joint=joint, member_names=member_names)
+        return self._learn(cases, features, case_weights, blocks)
+
+    def _learn(self, cases: Cases, features: Any, case_weights: Any, blocks: Any) -> Self:
+        """`fit` on cases that have come through the door; what belongs to a case is that of all cases that were given."""
+        cases = cases.along(case_weights=case_weights)
         forecast, y, order = cases.law, cases.observed(), Order.of(cases)
         blocks = None if blocks is None else cases.index.label_values(blocks, "blocks")
         refuse_outside_support(
@@ -117,7 +129,7 @@ class Recalibrator(BaseEstimator):
             "no weight of draws reaches there: pass draws as an Ensemble, which is dressed, or leave those cases out",
         )
         given = None if features is None else Features.of(cases.index.table(features, "features"), len(y), y.device)
-        steps = _listed_steps(self.steps, forecast, given is not None)
+        steps = _listed_steps(self.steps, forecast, given is not None, cases.member_names is not None)
         seed = require_whole(self.seed, "seed", at_least=None)
         weights = _of_mean_one(cases.weights, y)
         n_folds = require_whole(self.n_folds, "n_folds", at_least=2)
@@ -128,13 +140,15 @@ class Recalibrator(BaseEstimator):
         held_out = HeldOut(y, weights, folds, listed_preranks(self.preranks, y.shape[-1]), seed, given, order.targets)
         fitted: list[Fitted] = []
         current = forecast
-        with torch.no_grad():
+        with torch.no_grad(), shown_if_slow("fitting", "steps") as tell:
             for place, step in enumerate(steps):
+                tell(place, len(steps))
                 if place and step == steps[place - 1] and not fitted[-1].changed:
                     continue  # what changed nothing changes nothing again
                 if isinstance(step, Tilt) and fitted and _left_members(fitted[-1]):
                     break  # members that are right, or need but a move, have no law to be tilted
-                learnt = step.fit(current, held_out)
+                with shown_if_slow(type(step).__name__):
+                    learnt = step.fit(current, held_out)
                 corrected = getattr(learnt, "out_of_fold", None)
                 if corrected is None:
                     corrected = _transformed(learnt, current, None if given is None else given.raw)
@@ -143,7 +157,9 @@ class Recalibrator(BaseEstimator):
                 fitted.append(learnt)
                 current = corrected
         self.steps_ = tuple(fitted)
-        self.n_cases_, self.fitted_on_, self.notes_ = len(y), FittedOn.of(cases), cases.notes
+        by_name = any(isinstance(step, FittedErrorLaw) and step.n_members is not None for step in fitted)
+        fitted_on = FittedOn.of(cases)._replace(members=cases.member_names if by_name else None)
+        self.n_cases_, self.fitted_on_, self.notes_ = len(y), fitted_on, cases.notes
         self.tied_ = tied_shares(y).cpu().numpy()
         self.n_features_ = 0 if given is None else given.values.shape[1]
         return self
@@ -156,17 +172,24 @@ class Recalibrator(BaseEstimator):
         *,
         axes: Axes | None = None,
         joint: str | Sequence[str] | None = None,
+        member_names: Sequence[str] | None = None,
     ) -> Forecast:
         """The corrected forecast of other cases; the same object where nothing was changed.
 
         `features` (N, L) are those of these cases, in the order that `fit` was given, if it was given any. `axes` names the
-        axes of an array, as in `fit`.
+        axes of an array, as in `fit`. Members with the names of `fit` may stand in another order.
         """
         check_is_fitted(self, "steps_")
-        cases = to_correct(forecast, axes, self.fitted_on_, "the Recalibrator", joint=joint)
+        who = "the Recalibrator"
+        cases = to_correct(forecast, axes, self.fitted_on_, who, joint=joint, member_names=member_names)
+        return self._correct(cases, features)
+
+    def _correct(self, cases: Cases, features: Any) -> Forecast:
+        """`transform` of cases that have come through the door."""
         current, raw = cases.law, self._features(features, cases)
-        with torch.no_grad():
-            for step in self.steps_:
+        with torch.no_grad(), shown_if_slow("correcting", "steps") as tell:
+            for place, step in enumerate(self.steps_):
+                tell(place, len(self.steps_))
                 current = _transformed(step, current, raw)
         return current
 
@@ -182,6 +205,12 @@ class Recalibrator(BaseEstimator):
         check_is_fitted(self, "steps_")
         return self.fitted_on_.names
 
+    @property
+    def member_names_(self) -> tuple[str, ...] | None:
+        """Names of the members, if each is a model that was learnt about by itself."""
+        check_is_fitted(self, "steps_")
+        return self.fitted_on_.members
+
     def _features(self, given: Any, cases: Cases) -> Tensor | None:
         if (given is None) != (self.n_features_ == 0):
             known = counted(self.n_features_, "feature") if self.n_features_ else "no features"
@@ -189,7 +218,7 @@ class Recalibrator(BaseEstimator):
             raise ValueError(f"the Recalibrator was fitted on {known}, and {passed} are given; pass the same as to fit")
         if given is None:
             return None
-        raw = raw_features(cases.index.table(given, "features"), cases.index.n_given)
+        raw = raw_features(cases.index.table(given, "features"), len(cases.index.kept))
         if raw.shape[1] != self.n_features_:
             raise ValueError(
                 f"{counted(raw.shape[1], 'feature')} are given, but the Recalibrator was fitted on {self.n_features_}; "
@@ -229,6 +258,7 @@ class Recalibrator(BaseEstimator):
                 head + verdict,
                 *self.notes_,
                 *([] if atoms is None else [atoms]),
+                *([_UNITS] if any(step.changed and hasattr(step, "shift") for step in self.steps_) else []),
                 *(step.summary() for step in self.steps_),
             ]
         )
@@ -239,6 +269,7 @@ class Recalibrator(BaseEstimator):
         about: dict[str, Any] = {"n_cases": self.n_cases_, "n_targets": self.n_targets_, "n_features": self.n_features_}
         about |= {"n_folds": int(self.n_folds), "seed": int(self.seed), "tied": self.tied_.tolist()}
         about |= {"n_members": self.fitted_on_.n_members, "target_names": self.target_names_, "notes": self.notes_}
+        about |= {"member_names": self.member_names_}
         write(path, self.steps_, about)
 
     @classmethod
@@ -248,7 +279,7 @@ class Recalibrator(BaseEstimator):
         result = cls(n_folds=about.n_folds, seed=about.seed)
         result.steps_ = steps
         result.n_cases_, result.notes_ = about.n_cases, about.notes
-        result.fitted_on_ = FittedOn(about.n_targets, about.n_members, about.target_names)
+        result.fitted_on_ = FittedOn(about.n_targets, about.n_members, about.target_names, about.member_names)
         result.tied_, result.n_features_ = np.asarray(about.tied), about.n_features
         return result
 
@@ -263,10 +294,10 @@ def _transformed(step: Fitted, forecast: Forecast, features: Tensor | None) -> F
     return step.transform(forecast)
 
 
-def _listed_steps(steps: Any, forecast: Forecast, with_features: bool) -> list[Step]:
+def _listed_steps(steps: Any, forecast: Forecast, with_features: bool, named: bool = False) -> list[Step]:
     if steps is None:
         if isinstance(forecast, Ensemble):
-            return [ErrorLaw()]
+            return [ErrorLaw(named_members=named)]
         return [Affine(), *([Tilt(degree=2, by_features=True)] if with_features else []), Tilt(), Tilt()]
     listed = [steps] if hasattr(steps, "fit") or not isinstance(steps, Sequence) else list(steps)
     for step in listed:

@@ -22,6 +22,7 @@ from torch.distributions import Distribution
 
 from prerank._parallel import single_threaded
 from prerank._parameters import require_real, require_whole
+from prerank._progress import shown_if_slow
 from prerank._wording import shape_in_words
 from prerank.arrays import as_tensor
 from prerank.arrays.conversion import accepts_arrays
@@ -102,7 +103,8 @@ class HighestDensityRegions:
         law, stream = _alike(as_density(cases.law)), "regions"
         if not _keyed(law):
             stream = f"held-out regions {_digest(observed)}"
-        scale = density_scale(law, self.n_draws, self.seed, stream, common=True)
+        with shown_if_slow("fitting regions"):
+            scale = density_scale(law, self.n_draws, self.seed, stream, common=True)
         self.scores_ = scale.mass(log_density(law, observed[:, None, :]))[:, 0].sort().values
         self.fitted_on_ = FittedOn.of(cases)
         return self
@@ -117,7 +119,8 @@ class HighestDensityRegions:
         if not _keyed(law):
             stream = f"new regions {_digest(self.scores_)}"
         mass, place = self._mass(level)
-        scale = density_scale(law, self.n_draws, self.seed, stream, common=True)
+        with shown_if_slow("finding regions"):
+            scale = density_scale(law, self.n_draws, self.seed, stream, common=True)
         names = self.fitted_on_.names if cases.labels.targets is None else cases.names
         labels = Labels(cases.labels.cases, _index(names))
         return PredictionRegion(law, level, scale.threshold(mass), mass, len(self.scores_), place, labels)

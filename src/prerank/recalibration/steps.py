@@ -1,5 +1,6 @@
 """What a step of a recalibration is: a value that learns on held-out cases, and what it becomes."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -35,6 +36,17 @@ class HeldOut(NamedTuple):
         """Weighted mean and standard error of a value per case."""
         return mean_and_error(values, self.weights, self.folds.block)
 
+    def within(self, f: int) -> "HeldOut":
+        """What a fit without fold f learns from, with folds of its own: fold f then judges what those have chosen."""
+        kept = self.folds.without[f]
+        weights = self.weights[kept]
+        features = (
+            None if self.features is None else Features.of(self.features.raw[kept], int(kept.sum()), self.y.device)
+        )
+        return self._replace(
+            y=self.y[kept], weights=weights / weights.mean(), folds=self.folds.within(f), features=features
+        )
+
 
 class Fitted(Protocol):
     """A step that has learnt: it transforms forecasts and says what it does. A frozen dataclass, so that it can be saved.
@@ -52,12 +64,26 @@ class Fitted(Protocol):
 
 
 def in_place(parts: Sequence[GaussianMixture], folds: Folds) -> GaussianMixture:
-    """Mixtures of the cases of one fold after another, with equally many components, in the order of the cases."""
-    order = folds.fold.argsort(stable=True).argsort()
-    logits, loc, tril = (
-        torch.cat([getattr(part, name) for part in parts])[order] for name in ("logits", "loc", "scale_tril")
-    )
-    return GaussianMixture(logits, loc, tril)
+    """Mixtures of the cases of one fold after another, in the order of the cases.
+
+    The last component of a part with fewer than others is split into equal ones.
+    """
+    order, count = folds.fold.argsort(stable=True).argsort(stable=True), max(part.n_components for part in parts)
+    rows, locs, trils = [], [], []
+    for part in parts:
+        more = count - part.n_components
+        place = torch.arange(count, device=order.device).clamp_max(part.n_components - 1)
+        split = torch.where(place == part.n_components - 1, math.log(more + 1), 0.0)
+        rows.append(part.log_weights[:, place] - split.to(part.logits))
+        locs.append(part.loc[:, place])
+        trils.append(part.scale_tril)
+    if all(tril.stride(1) == 0 for tril in trils):  # one for all components of a case
+        tril = torch.cat([tril[:, :1] for tril in trils])[order].expand(-1, count, -1, -1)
+    else:
+        tril = torch.cat(
+            [each[:, torch.arange(count, device=order.device).clamp_max(each.shape[1] - 1)] for each in trils]
+        )[order]
+    return GaussianMixture(torch.cat(rows)[order], torch.cat(locs)[order], tril)
 
 
 class Step(Protocol):

@@ -1,6 +1,7 @@
 """Earlier cases to learn from and later ones to judge by."""
 
 import re
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,15 +57,33 @@ def split_by_time(times: Any, *, share: float | None = None, before: Any = None)
     >>> split_by_time(["day 9", "day 31", "day 1", "day 40"], before="day 31")
     TimeSplit(earlier=array([2, 0]), later=array([1, 3]))
     """
-    import pandas as pd  # which loads slowly
+    from prerank.io.label_order import n_before  # pandas loads slowly
 
-    from prerank.io.label_order import coded_labels, n_before
-
-    column = times.reset_index(drop=True) if isinstance(times, pd.Series) else pd.Series(times).infer_objects()
     if share is not None and before is not None:
         raise ValueError("share and before both say which cases are earlier; give one of them")
     if share is not None and not 0 < share < 1:
         raise ValueError(f"share={share:g}: a share of the cases between 0 and 1, such as 0.5")
+    numbers, names = in_order_of_time(times)
+    if before is not None:
+        early = numbers < n_before(names, before)
+        if not early.any() or early.all():
+            raise ValueError(
+                f"before {label_text(before)}: {'all' if early.all() else 'none'} of {counted(len(numbers), 'case')} "
+                f"({span_of(names)}) come before it; some must, to fit on, and others must not, to judge by"
+            )
+    else:
+        early = _first(0.5 if share is None else share, numbers)
+    order = np.argsort(numbers, kind="stable")
+    return TimeSplit(order[early[order]], order[~early[order]])
+
+
+def in_order_of_time(times: Any) -> tuple[np.ndarray, Any]:
+    """Whole numbers 0, 1, ... in the place of times (N,), and the times that there are; what has no order is refused."""
+    import pandas as pd  # which loads slowly
+
+    from prerank.io.label_order import coded_labels
+
+    column = times.reset_index(drop=True) if isinstance(times, pd.Series) else pd.Series(times).infer_objects()
     absent = column.isna().to_numpy()
     if absent.any():
         raise ValueError(
@@ -73,17 +92,24 @@ def split_by_time(times: Any, *, share: float | None = None, before: Any = None)
         )
     numbers, names = coded_labels(column)
     refuse_day_first(names)
-    if before is not None:
-        early = numbers < n_before(names, before)
-        if not early.any() or early.all():
-            raise ValueError(
-                f"before {label_text(before)}: {'all' if early.all() else 'none'} of {counted(len(column), 'case')} "
-                f"({span_of(names)}) come before it; some must, to fit on, and others must not, to judge by"
-            )
-    else:
-        early = _first(0.5 if share is None else share, numbers)
-    order = np.argsort(numbers, kind="stable")
-    return TimeSplit(order[early[order]], order[~early[order]])
+    return numbers, names
+
+
+def as_dates(names: Any, step: Any, what: str) -> Any:
+    """Distinct times as dates, from which a time step can be taken."""
+    import pandas as pd  # which loads slowly
+
+    if not isinstance(step, timedelta | np.timedelta64 | pd.DateOffset):
+        raise TypeError(f"{what}={step!r}: give a number of times, or a timedelta for times that are dates")
+    if pd.api.types.is_numeric_dtype(names):
+        raise TypeError(f"{what}={step!r} is for times that are dates, and these are numbers; give a number of times")
+    try:
+        return pd.DatetimeIndex(names)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{what}={step!r} is for times that are dates, such as 2024-01-31, and the first of these is "
+            f"{label_text(names[0])}; give a number of times"
+        ) from None
 
 
 def span_of(names: Any) -> str:

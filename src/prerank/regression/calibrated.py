@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.utils import _safe_indexing, check_random_state, indexable
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from prerank._parameters import require_whole
 from prerank._wording import counted
@@ -28,13 +28,11 @@ from prerank.regression.predictions import (
     cells_of,
     drawn_values,
     inmost,
-    observed_for,
     predict_distribution,
     predict_quantiles,
-    require_table,
-    require_targets,
 )
 from prerank.regression.regressor import MixtureRegressor
+from prerank.regression.rows import observed_for, require_targets, table_of, targets_of, weights_of
 from prerank.regression.scorers import LogLikelihood
 from prerank.regression.storing import read_parts, write_parts
 
@@ -158,11 +156,10 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             The fitted estimator itself.
         """
         require_targets(self, y)
-        X, y = without_mask(X), without_mask(y)
-        require_table(X)
-        validate_data(self, X, skip_check_array=True)
+        X = table_of(self, X, reset=True)
         self._require_parts()
-        data = _rows(X, y, sample_weight, groups)
+        targets = targets_of(self, y, X)
+        data = _rows(X, without_mask(y), sample_weight, groups)
         seed = self._seed()
         plan = self._plan(data, seed)
         estimator = MixtureRegressor() if self.estimator is None else self.estimator
@@ -178,8 +175,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.recalibrator_ = self._learnt(outside, np.concatenate(observed), rows, data, seed)
         self.models_ = [models[j] for j in plan.final]
         self.n_models_ = len(models)
-        self._one_axis = np.ndim(data.y) == 1
-        self.n_targets_ = 1 if self._one_axis else np.shape(data.y)[1]
+        self._one_axis, self.n_targets_ = targets.one_axis, targets.values.shape[1]
         self.target_names_ = list(data.y.columns) if isinstance(data.y, pd.DataFrame) else None
         return self
 
@@ -197,9 +193,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             Batch shape (n_rows,), event shape (n_targets,).
         """
         check_is_fitted(self)
-        X = without_mask(X)
-        require_table(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        X = table_of(self, X, reset=False)
         forecast = _mixture(self.models_, X)
         if self.recalibrator_ is None:
             return forecast
@@ -222,7 +216,7 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """
         forecast = self.predict_distribution(X)
         mean = forecast.mean.cpu().numpy()
-        if cells_of(self) is not None and not isinstance(forecast, Ensemble):
+        if cells_of(self, forecast) is not None:
             mean = drawn_values(self, forecast, _FOR_THE_MEAN, 0, _identifiers(X)).mean(1)
         if self.target_names_ is not None:
             return pd.DataFrame(mean, index=getattr(X, "index", None), columns=self.target_names_)
@@ -454,16 +448,12 @@ class CalibratedRegressorCV(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 def _rows(X: Any, y: Any, sample_weight: Any, groups: Any) -> Data:
     """Rows of positive weight; frames stay frames."""
     y = y if isinstance(y, pd.DataFrame) else np.asarray(y)
-    if y.ndim not in (1, 2):
-        raise ValueError(f"y has shape {np.shape(y)}; targets are (rows,) or (rows, targets)")
     X, y, sample_weight, groups = indexable(X, y, sample_weight, groups)
     labels = None if groups is None else np.asarray(groups)
-    if sample_weight is None:
+    weights = weights_of(sample_weight, y)
+    if weights is None:
         return Data(X, y, None, labels)
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     kept = np.flatnonzero(weights > 0)
-    if not len(kept):  # not all versions of scikit-learn refuse it
-        raise ValueError(f"all {len(weights)} sample_weight are zero; give at least one non-zero number")
     return Data(
         _safe_indexing(X, kept), _safe_indexing(y, kept), weights[kept], None if labels is None else labels[kept]
     )

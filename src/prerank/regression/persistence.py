@@ -15,12 +15,12 @@ from prerank.datasets import Standardiser
 from prerank.models import LinearGaussian
 from prerank.regression.dequantising import Dequantiser
 from prerank.regression.discrete_targets import as_record, from_record
-from prerank.regression.feature_range import FeatureRange
+from prerank.regression.preparation import FeatureRange
 from prerank.regression.settings import PAPER
 from prerank.training import Architecture
 
-_VERSION = 3  # 1 called the pre-ranks of a model `prerank`; 1 and 2 had the paper's settings alone
-_READABLE = (1, 2, 3)
+# version 1 called the pre-ranks of a model `prerank`; 1 and 2 had the paper's settings alone
+_FORMAT = Format("MixtureRegressor", 3, (1, 2, 3))
 _PLAIN = (
     "_one_axis",
     "n_features_in_",
@@ -37,16 +37,6 @@ _PLAIN = (
 )
 _SCALERS = ("x_scaler_", "y_scaler_")
 _REFERENCE = ("slope", "level", "scale_tril")
-
-
-def write(path: Path | str, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Write a file whole: a kill or a full disk leaves what was there before."""
-    Format("MixtureRegressor", _VERSION, _READABLE).write(path, tensors, about)
-
-
-def read(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and description of a file that `write` made; anything else is refused."""
-    return Format("MixtureRegressor", _VERSION, _READABLE).read(path)
 
 
 def write_model(path: Path | str, parameters: Mapping[str, Any], state: Mapping[str, Any]) -> None:
@@ -68,13 +58,13 @@ def write_model(path: Path | str, parameters: Mapping[str, Any], state: Mapping[
     if "feature_names_in_" in state:
         fitted["feature_names_in_"] = list(state["feature_names_in_"])
     encoded = {name: encode(value, name) for name, value in parameters.items()}
-    write(path, tensors, {"parameters": encoded, "fitted": fitted})
+    _FORMAT.write(path, tensors, {"parameters": encoded, "fitted": fitted})
 
 
 def read_model(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parameters and the fitted attributes of an estimator that was written."""
-    tensors, about = read(path)
-    with refusing_forgery(path, "MixtureRegressor"):
+    tensors, about = _FORMAT.read(path)
+    with refusing_forgery(path, _FORMAT.kind):
         return _restored(tensors, about)
 
 

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import torch
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -14,7 +12,6 @@ from torch.distributions import Distribution
 
 from prerank._parallel import single_threaded
 from prerank._parameters import require_whole
-from prerank.arrays.conversion import described, without_mask
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
 from prerank.inputs import as_ensemble
 from prerank.recalibration import marginal_quantiles
@@ -90,8 +87,10 @@ def as_forecast(estimator: Any, y: Any) -> Any:
     return own.dequantised(y) if hasattr(own, "dequantised") else y
 
 
-def cells_of(estimator: Any) -> Any:
-    """What spreads targets with atoms over their cells and brings them back, if a fitted estimator has such targets."""
+def cells_of(estimator: Any, forecast: Forecast) -> Any:
+    """What spreads targets with atoms over their cells and brings them back, if a distribution is of such targets."""
+    if isinstance(forecast, Ensemble):
+        return None
     own = inmost(estimator)
     own = getattr(own, "calibrated_", own)
     models = getattr(own, "models_", None)
@@ -101,64 +100,12 @@ def cells_of(estimator: Any) -> Any:
 
 @single_threaded()
 def drawn_values(
-    estimator: Any, forecast: Distribution, n_draws: int, seed: int, case_ids: Tensor | None = None
+    estimator: Any, forecast: Forecast, n_draws: int, seed: int, case_ids: Tensor | None = None
 ) -> np.ndarray:
     """Equally weighted draws (N, M, D) of an estimator's forecast; targets with atoms have values of theirs."""
     drawn = equally_weighted_draws(forecast, n_draws, seed, case_ids=case_ids).members.cpu().numpy()
-    cells = cells_of(estimator)
+    cells = cells_of(estimator, forecast)
     return drawn if cells is None else cells.snapped(drawn)
-
-
-def require_targets(estimator: Any, y: Any) -> None:
-    """Refuse a fit without targets, in scikit-learn's words."""
-    if y is None:
-        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None; give targets")
-
-
-def require_numbers(value: Any, what: str) -> None:
-    """Refuse what is no array of numbers, before NumPy says so in its own words."""
-    remedy = "pass an array of numbers or a DataFrame"
-    if isinstance(value, pd.DataFrame | pd.Series) or hasattr(type(value), "toarray") or value is None:
-        return  # what is sparse, or nothing, scikit-learn refuses in words of its own
-    if isinstance(value, dict | set | str | bytes | type | Ensemble | Distribution) or callable(value):
-        raise TypeError(f"{what} is {described(value)}; {remedy}")
-    try:
-        kind = np.asarray(value).dtype
-    except ValueError:
-        raise ValueError(f"{what} has rows of different lengths; give every row the same length") from None
-    if kind.kind == "c":
-        raise ValueError(
-            f"Complex data not supported: {what} has dtype {kind}; pass real and imaginary parts side by side"
-        )
-
-
-def target_values(y: Any) -> np.ndarray:
-    """Targets in double precision."""
-    y = without_mask(y)
-    require_numbers(y, "y")
-    try:
-        return np.array(y, dtype=np.float64)  # torch wants an array that can be written to
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"y is {described(y)} that holds other things than numbers; convert text and dates first"
-        ) from None
-
-
-def require_table(X: Any) -> None:
-    """Refuse features that are not a table; what is in it is the estimator's to judge."""
-    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
-    if len(shape) != 2:
-        raise ValueError(
-            f"X has shape {shape}; it is a table (rows, features). Reshape your data: X.reshape(1, -1) is one row"
-        )
-
-
-def observed_for(y: Any, forecast: Forecast) -> Tensor:
-    """Targets (N, D) or (N,) as observations (N, D), where the forecast is."""
-    values = target_values(y)
-    place = getattr(forecast, "members", getattr(forecast, "loc", None))
-    device = None if place is None else place.device
-    return torch.as_tensor(values[:, None] if values.ndim == 1 else values, device=device)
 
 
 def sample(estimator: Any, X: Any, n_draws: int = 100, seed: int = 0) -> np.ndarray:
@@ -222,7 +169,7 @@ def predict_quantiles(
     """
     forecast = predict_distribution(estimator, X)
     wanted = checked_levels(levels)
-    cells = None if isinstance(forecast, Ensemble) else cells_of(estimator)
+    cells = cells_of(estimator, forecast)
     if isinstance(forecast, GaussianMixture):
         found = marginal_quantiles(forecast, wanted).cpu().numpy()
     else:

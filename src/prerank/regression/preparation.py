@@ -1,20 +1,57 @@
 """From a user's table to what a fit takes: rows split by seed, standardised by the training part, weights of mean one."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 
 from prerank.datasets import Standardiser
-from prerank.datasets.variation import require_variation
+from prerank.datasets.standardise import require_variation
+from prerank.forecasts import GaussianMixture
 from prerank.io import DataError
 from prerank.randomness import keyed_order
 from prerank.regression.dequantising import Dequantiser
-from prerank.regression.feature_range import FeatureRange
 from prerank.training import TrainingSet
+
+KNEE = 4.0
+"""Standard deviations from the mean beyond which a bounded feature grows like a logarithm."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRange:
+    """Smallest and largest value (L,) of each standardised feature among the training rows.
+
+    >>> seen = FeatureRange(np.array([-1.0, -2.0]), np.array([1.0, 9.0]))
+    >>> x = np.array([[0.5, 8.0], [1.5, 0.0]])
+    >>> seen.outside(x)
+    array([False,  True])
+    >>> seen.bounded(x).round(2)
+    array([[0.5 , 5.61],
+           [1.  , 0.  ]])
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+    @staticmethod
+    def of(values: NDArray[np.floating]) -> "FeatureRange":
+        """The range of training rows (n, L)."""
+        return FeatureRange(values.min(0).astype(np.float64), values.max(0).astype(np.float64))
+
+    def outside(self, values: NDArray[np.floating]) -> NDArray[np.bool_]:
+        """Which rows of `values` (N, L) have a feature outside the range, (N,)."""
+        return np.any((values < self.low) | (values > self.high), axis=-1)
+
+    def bounded(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Features within the range, and those far from the mean drawn in: x -> 4 + log(x - 3) beyond 4."""
+        within = np.clip(values, self.low, self.high).astype(values.dtype)
+        size = np.abs(within)
+        drawn_in = KNEE + np.log1p(np.maximum(size - KNEE, 0.0))
+        return np.where(size > KNEE, np.copysign(drawn_in, within), within).astype(values.dtype)
+
 
 Array = NDArray[np.floating]
 
@@ -30,13 +67,6 @@ class PreparedRows(NamedTuple):
     y_scaler: Standardiser
     features: FeatureRange
     dequantiser: Dequantiser
-
-
-def names_of(y: Any) -> list[str] | None:
-    """The names of the targets, where they have some."""
-    if isinstance(y, pd.DataFrame):
-        return [str(name) for name in y.columns]
-    return [str(y.name)] if isinstance(y, pd.Series) and y.name is not None else None
 
 
 def prepare(
@@ -136,11 +166,14 @@ def _standardiser(values: Array, weights: Array | None, name: str) -> Standardis
     return Standardiser(np.where(constant, values[0], mean), np.where(constant, 1.0, scale))
 
 
-def row_mask(values: Any, n_rows: int) -> NDArray[np.bool_]:
-    """`validation_rows` as a mask (N,)."""
-    mask = np.asarray(values)
-    if mask.dtype != bool or mask.shape != (n_rows,):
-        raise ValueError(
-            f"validation_rows has shape {mask.shape} and type {mask.dtype}; it is a mask of True and False, ({n_rows},)"
-        )
-    return mask
+def in_target_units(law: GaussianMixture, scaler: Standardiser) -> GaussianMixture:
+    r"""The law of $s \odot Y + m$: means scaled and moved, the rows of the Cholesky factors scaled, weights untouched.
+
+    >>> import numpy as np, torch
+    >>> law = GaussianMixture(torch.zeros(1, 1), torch.zeros(1, 1, 2), torch.eye(2)[None, None])
+    >>> moved = in_target_units(law, Standardiser(np.array([10.0, 20.0]), np.array([2.0, 3.0])))
+    >>> moved.mean, moved.variance
+    (tensor([[10., 20.]]), tensor([[4., 9.]]))
+    """
+    scale = law.loc.new_tensor(scaler.scale)
+    return GaussianMixture(law.logits, scaler.inverse(law.loc), law.scale_tril * scale[:, None])

@@ -11,32 +11,29 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from prerank._parallel import in_threads, single_threaded
 from prerank._parameters import require_whole
 from prerank._serialization import refusing_forgery
-from prerank.arrays.conversion import without_mask
 from prerank.forecasts import GaussianMixture
 from prerank.preranks import PreRank, needs_of
 from prerank.regression.delegation import by_the_calibrated
 from prerank.regression.dequantising import N_DRAWS
-from prerank.regression.fitting import Chosen, Task, train, what_to_know
+from prerank.regression.fitting import Chosen, Task, train, what_to_know, with_tail
 from prerank.regression.persistence import read_model, write_model
-from prerank.regression.predictions import predict_quantiles, require_numbers
-from prerank.regression.preparation import names_of, prepare, row_mask
+from prerank.regression.predictions import predict_quantiles
+from prerank.regression.preparation import in_target_units, prepare
+from prerank.regression.rows import features_of, row_mask, targets_of, weights_of
 from prerank.regression.settings import PAPER, fit_options, require_device, require_strengths
-from prerank.regression.tails import with_tail
-from prerank.regression.units import in_target_units
 from prerank.training import Bar, FitOptions, PreRankPenalty, Silent
 from prerank.training.fleet import forecast_of
 from prerank.training.penalty import listed
 
 _ROWS = 1 << 14  # rows forecast at a time where the result is smaller than the forecasts
 _PARTS = ("logits", "loc", "scale_tril")
-_Y = {"ensure_2d": False, "dtype": (np.float64, np.float32)}
-_X = {"dtype": (np.float64, np.float32)}
+_FLOATS = (np.float64, np.float32)
 
 
 def _numbered(n_targets: int) -> list[str]:
@@ -309,16 +306,9 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
 
     def _task(self, X: Any, y: Any, sample_weight: Any, validation_rows: Any) -> Task:
         """What there is to train: all inputs checked, rows split and standardised."""
-        X, y = without_mask(X), without_mask(y)
-        require_numbers(X, "X")
-        require_numbers(y, "y")
-        names = names_of(y)
-        X, y = validate_data(self, X, y, validate_separately=(_X, _Y))
-        check_consistent_length(X, y)
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        targets = y[:, None] if y.ndim == 1 else y
+        X = features_of(self, X, reset=True, dtype=_FLOATS)
+        targets, names, one_axis = targets_of(self, y, X)
+        weights = weights_of(sample_weight, X)
         options = self._options(*targets.shape)
         penalty = self._penalty(targets.shape[1])
         seed = self._seed()
@@ -337,7 +327,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         auto = penalty is not None and self.strength == "auto"
         strengths = sorted({0.0, *map(float, self.strengths)}) if auto else [0.0 if penalty is None else self.strength]
         tolerance = float(self.tolerance) if auto else None
-        return Task(prepared, penalty, options, seed, [float(one) for one in strengths], tolerance, y.ndim == 1, names)
+        return Task(prepared, penalty, options, seed, [float(one) for one in strengths], tolerance, one_axis, names)
 
     def _keep(self, task: Task, chosen: Chosen) -> Self:
         """Become the model that was chosen."""
@@ -535,13 +525,9 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
             The mean.
         """
         check_is_fitted(self)
-        X, y = without_mask(X), without_mask(y)
-        X, y = validate_data(self, X, y, reset=False, validate_separately=(_X, _Y))
-        check_consistent_length(X, y)
-        targets = self._targets(np.array(y, dtype=np.float64))
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        X = self._features(X)
+        targets = self._targets(targets_of(self, y, X).values.astype(np.float64))
+        weights = weights_of(sample_weight, X)
         likelihood = np.empty(len(X))
 
         def write(rows: slice, law: GaussianMixture) -> None:
@@ -620,7 +606,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
 
     def _features(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return validate_data(self, without_mask(X), reset=False, **_X)
+        return features_of(self, X, reset=False, dtype=_FLOATS)
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         """y (N, D), refused if D is another than the model was fitted to."""

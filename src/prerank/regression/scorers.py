@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 
 from prerank._parameters import require_real, require_whole
 from prerank.calibration import pce, projected_pit
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, equally_weighted_draws
 from prerank.preranks import PreRank
-from prerank.regression.predictions import as_forecast, cells_of, observed_for, predict_distribution
+from prerank.regression.predictions import as_forecast, cells_of, predict_distribution
+from prerank.regression.rows import observed_for, weights_of
 from prerank.scores import energy_score, nll
 from prerank.training import choose_strength
 
@@ -60,8 +60,8 @@ class LogLikelihood:
             The score.
         """
         forecast, observed, weights = _judged(estimator, X, y, sample_weight)
-        cells = cells_of(estimator)
-        if cells is None or isinstance(forecast, Ensemble):
+        cells = cells_of(estimator, forecast)
+        if cells is None:
             return _mean(-nll(observed, forecast), weights)  # type: ignore[arg-type]
         return _mean(cells.log_likelihood(observed_for(y, forecast).cpu().numpy(), forecast), weights)
 
@@ -262,12 +262,7 @@ def _judged(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Forecas
     """The forecast of X, y (N, D) in its place, and weights (N,)."""
     forecast = predict_distribution(estimator, X)
     observed = observed_for(as_forecast(estimator, y), forecast)
-    weights = None
-    if sample_weight is not None:
-        weights = _check_sample_weight(
-            sample_weight, observed.cpu().numpy(), dtype=np.float64, ensure_non_negative=True
-        )
-    return forecast, observed, weights
+    return forecast, observed, weights_of(sample_weight, observed)
 
 
 def _mean(values: Tensor, weights: np.ndarray | None) -> float:

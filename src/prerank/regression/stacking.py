@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from prerank.arrays.conversion import described, without_mask
+from prerank.arrays.conversion import described
 from prerank.regression.cv_plans import folds_by
 from prerank.regression.fold_models import seeded_copy
-from prerank.regression.predictions import require_numbers, require_targets, target_values
+from prerank.regression.rows import features_of, targets_of, weights_of
 
 Array = NDArray[np.float64]
+_FEATURES: dict[str, Any] = {"ensure_all_finite": "allow-nan", "dtype": np.float64}
 
 
 class StackedFeatures(TransformerMixin, BaseEstimator):
@@ -113,23 +114,9 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
             raise TypeError(
                 f"estimator is {described(self.estimator)}; pass a regressor such as Ridge(), or leave it out"
             )
-        X = without_mask(X)
-        require_numbers(X, "X")
-        features = validate_data(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, dtype=np.float64)
-        require_targets(self, y)
-        targets = target_values(y)
-        targets = targets[:, None] if targets.ndim == 1 else targets
-        if targets.ndim != 2 or len(targets) != len(features) or not targets.shape[1]:
-            raise ValueError(
-                f"y has shape {np.shape(y)}, and X has {len(features)} rows; y is (rows,) or (rows, targets)"
-            )
-        if not np.isfinite(targets).all():
-            raise ValueError(
-                f"{int((~np.isfinite(targets)).any(1).sum())} rows of y have NaN or infinity; drop them first"
-            )
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
+        features = features_of(self, X, reset=True, ensure_min_samples=2, **_FEATURES)
+        targets = targets_of(self, y, features).values.astype(np.float64)
+        weights = weights_of(sample_weight, features)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         predicted, self.models_ = np.full(targets.shape, np.nan), []
         cv = min(self.cv, len(features)) if isinstance(self.cv, Integral) else self.cv
@@ -169,7 +156,7 @@ class StackedFeatures(TransformerMixin, BaseEstimator):
             Features, then predictions.
         """
         check_is_fitted(self, "models_")
-        features = validate_data(self, without_mask(X), reset=False, ensure_all_finite="allow-nan", dtype=np.float64)
+        features = features_of(self, X, reset=False, **_FEATURES)
         return np.hstack([features, self._mean(features)])
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:

@@ -7,16 +7,17 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.distributions import AffineTransform, ComposeTransform, Distribution, ExpTransform, Transform, constraints
 from torch.distributions.transforms import identity_transform
 
 from prerank._parameters import require_whole
-from prerank.arrays.conversion import described, without_mask
+from prerank.arrays.conversion import described
 from prerank.forecasts import Ensemble, Forecast, GaussianMixture, case_by_case, equally_weighted_draws, select_cases
-from prerank.regression.predictions import predict_distribution, require_numbers, require_targets
+from prerank.regression.predictions import predict_distribution
 from prerank.regression.regressor import MixtureRegressor
+from prerank.regression.rows import require_targets, table_of, targets_of
 from prerank.regression.scorers import LogLikelihood
 
 _FOR_THE_MEAN = 1000  # draws, where a mean has no closed form
@@ -232,17 +233,15 @@ class TransformedTargets(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             The fitted estimator itself.
         """
         require_targets(self, y)
-        X, y = without_mask(X), without_mask(y)
-        require_numbers(X, "X")
-        require_numbers(y, "y")
-        values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        columns = values[:, None] if values.ndim == 1 else values
+        X = table_of(self, X, reset=True)
+        columns, _, one_axis = targets_of(self, y, X)
+        columns = columns.astype(np.float64)
         self.transforms_ = _listed(self.transforms, columns.shape[1])
         self.target_names_ = list(y.columns) if isinstance(y, pd.DataFrame) else None
         back = np.column_stack([_inverse(columns[:, d], each, d) for d, each in enumerate(self.transforms_)])
         self.estimator_ = clone(MixtureRegressor() if self.estimator is None else self.estimator)
-        self.estimator_.fit(X, back[:, 0] if values.ndim == 1 else back, **parameters)
-        self._one_axis = values.ndim == 1
+        self.estimator_.fit(X, back[:, 0] if one_axis else back, **parameters)
+        self._one_axis = one_axis
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))

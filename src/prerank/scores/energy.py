@@ -7,8 +7,7 @@ from prerank._chunks import ELEMENTS
 from prerank._parallel import single_threaded
 from prerank.arrays.conversion import accepts_arrays
 from prerank.forecasts import Forecast
-from prerank.scores.chunks import Members, over_cases
-from prerank.scores.estimators import Estimator, Fair, pair
+from prerank.scores.estimators import Estimator, Fair, Members, over_cases, pair
 from prerank.scores.inputs import observations_and_members
 
 _FAIR = Fair()

@@ -9,8 +9,7 @@ from prerank._parallel import single_threaded
 from prerank.arrays import as_tensor
 from prerank.arrays.conversion import accepts_arrays
 from prerank.forecasts import Forecast
-from prerank.scores.chunks import Members, over_cases
-from prerank.scores.estimators import Estimator, Fair, pair
+from prerank.scores.estimators import Estimator, Fair, Members, over_cases, pair
 from prerank.scores.inputs import observations_and_members
 
 _FAIR = Fair()

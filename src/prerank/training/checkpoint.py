@@ -1,18 +1,20 @@
-"""Checkpoints of a fit: safetensors and JSON in one file, written atomically, never unpickled."""
+"""Checkpoints of a fit: one file, written whole, never unpickled."""
 
-import json
-import zlib
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
-from prerank._reading import require_regular
-from prerank._writing import whole_file
-from prerank.training.fleet import Fleet
+from prerank._serialization import Format, refusing_forgery
+from prerank.randomness import key
+from prerank.training.batches import Batches
+from prerank.training.fleet import Architecture, Fleet, Run
+from prerank.training.options import FitOptions
+
+_FORMAT = Format("checkpoint", 1, (1,), "; delete it to start afresh")
+_WITHOUT_EFFECT = ("checkpoint", "checkpoint_seconds", "max_steps", "keep_on_interrupt")
 
 
 @dataclass(eq=False)
@@ -27,11 +29,20 @@ class Checkpoint:
     seconds: float
 
 
+def fingerprint(runs: Sequence[Run], batches: Batches, architecture: Architecture, options: FitOptions) -> str:
+    """A digest of the runs, the data and all options that change the result."""
+    kept = {item.name: getattr(options, item.name) for item in fields(options) if item.name not in _WITHOUT_EFFECT}
+    data = (batches.digest(), batches.size, batches.seeds)
+    text = repr((list(runs), architecture, data, kept, batches.x.dtype))
+    # a function prints its address, which no other process shares: Custom(f) is told by its name alone
+    return str(key(0, re.sub(r" at 0x[0-9a-fA-F]+", "", text)))
+
+
 def save_checkpoint(path: Path, saved: Checkpoint, fingerprint: str) -> None:
     """Write a checkpoint whole: a kill or a full disk leaves the previous one."""
-    tensors = {f"fleet/{name}": tensor.contiguous() for name, tensor in saved.fleet.named_tensors().items()}
+    tensors = {f"fleet/{name}": tensor for name, tensor in saved.fleet.named_tensors().items()}
     for i, part in enumerate(saved.done):
-        tensors.update({f"done.{i}/{name}": tensor.contiguous() for name, tensor in part.named_tensors().items()})
+        tensors |= {f"done.{i}/{name}": tensor for name, tensor in part.named_tensors().items()}
     about = {
         "fingerprint": fingerprint,
         "done": len(saved.done),
@@ -39,46 +50,29 @@ def save_checkpoint(path: Path, saved: Checkpoint, fingerprint: str) -> None:
         "step_in_epoch": saved.step_in_epoch,
         "steps": saved.steps,
         "seconds": saved.seconds,
-        "checksum": _checksum(tensors),
     }
-    with whole_file(path) as partial:
-        save_file(tensors, partial, metadata={"prerank": json.dumps(about)})
-
-
-def _checksum(tensors: dict[str, Tensor]) -> int:
-    """CRC-32 of all numbers, by name: a bit that flipped on a disk would otherwise train on unnoticed."""
-    value = 0
-    for name in sorted(tensors):
-        value = zlib.crc32(tensors[name].cpu().contiguous().numpy().tobytes(), zlib.crc32(name.encode(), value))
-    return value
+    _FORMAT.write(path, tensors, about)
 
 
 def load_checkpoint(path: Path, fingerprint: str, device: torch.device) -> Checkpoint:
     """Read a checkpoint; one that belongs to another fit, or is damaged, is refused."""
-    require_regular(path)
-    try:
-        with safe_open(path, framework="pt", device=str(device)) as file:
-            about = json.loads((file.metadata() or {}).get("prerank", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not a readable checkpoint ({error}); delete it to start afresh") from error
+    tensors, about = _FORMAT.read(path)
     if about.get("fingerprint") != fingerprint:
         raise ValueError(
             f"{path} belongs to another fit (other runs, data or options); delete it, or give another path"
         )
-    if about.get("checksum") != _checksum(tensors):
-        raise ValueError(f"{path} is damaged: its numbers do not match their checksum; delete it to start afresh")
 
     def part(prefix: str) -> Fleet:
         return Fleet.from_named(
-            {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+            {name.removeprefix(prefix): own.to(device) for name, own in tensors.items() if name.startswith(prefix)}
         )
 
-    return Checkpoint(
-        part("fleet/"),
-        [part(f"done.{i}/") for i in range(about["done"])],
-        about["epoch"],
-        about["step_in_epoch"],
-        about["steps"],
-        about["seconds"],
-    )
+    with refusing_forgery(path, _FORMAT.kind):
+        return Checkpoint(
+            part("fleet/"),
+            [part(f"done.{i}/") for i in range(about["done"])],
+            about["epoch"],
+            about["step_in_epoch"],
+            about["steps"],
+            about["seconds"],
+        )

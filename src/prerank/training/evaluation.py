@@ -9,7 +9,7 @@ from torch import Tensor
 
 from prerank._parallel import single_threaded
 from prerank.arrays import as_observations
-from prerank.calibration import PCETest, ProjectedPIT, centred_levels, pce, pce_null, pce_test, projected_pit
+from prerank.calibration import PCETest, ProjectedPIT, pce, pce_null, pce_test, projected_pit
 from prerank.calibration.confidence import pce_intervals
 from prerank.calibration.null import in_quadrature
 from prerank.forecasts import GaussianMixture
@@ -162,12 +162,12 @@ def exact_errors(
 def _tested(test: PCETest, g: int, pit: ProjectedPIT, errors: Tensor, columns: Sequence[bool], seed: int) -> Column:
     """What tests and intervals say about PITs (E, N, K) of group g, whose projections stand in some of the columns."""
     null = test.replicates[..., g]
-    _, low, high = pce_intervals(pit, 0.95, centred_levels(), null, len(test.replicates), seed)
+    _, low, high = pce_intervals(pit, null[..., None], n_replicates=len(null), seed=seed)
     found = {
         "expected_pce": test.expected_pce[..., g],
         "corrected": _corrected(errors, test.projection_expected_pce[..., torch.tensor(columns)], pit.n_cases),
-        "low": low,
-        "high": high,
+        "low": low[..., 0],
+        "high": high[..., 0],
         "p_value": test.p_value[..., g],
         "adjusted_p_value": test.adjusted_p_value[..., g],
     }

@@ -1,8 +1,12 @@
 """`fit`: one loop that trains a whole fleet."""
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from types import FrameType
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -10,9 +14,8 @@ from torch import Tensor
 from prerank._parallel import granted_threads, threads_inside
 from prerank._reproducible_math import total
 from prerank.training.batches import Batches, TrainingSet
-from prerank.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from prerank.training.checkpoint import Checkpoint, fingerprint, load_checkpoint, save_checkpoint
 from prerank.training.cuda_graph import Captured, Plain, is_capturable
-from prerank.training.fingerprint import fingerprint
 from prerank.training.fitted import FittedFleet, fitted_fleet
 from prerank.training.fleet import (
     Architecture,
@@ -27,13 +30,58 @@ from prerank.training.fleet import (
     start_again,
 )
 from prerank.training.grouping import grouped, in_order_of_penalties
-from prerank.training.idling import Idling
-from prerank.training.keyboard_interrupt import Interruption
-from prerank.training.loss import Loss
-from prerank.training.noise import StepNoise
+from prerank.training.loss import Loss, StepNoise
 from prerank.training.options import FitOptions
 from prerank.training.progress import Progress, Silent
 from prerank.training.protocols import values_of_score
+
+
+class Interruption:
+    """While it is entered, the first Ctrl-C only makes it true; the next one is a KeyboardInterrupt, as ever.
+
+    Signals belong to the main thread. Elsewhere, and where it is not `wanted`, it does nothing and stays false.
+    """
+
+    def __init__(self, wanted: bool) -> None:
+        self.wanted = wanted and threading.current_thread() is threading.main_thread()
+        self.came = False
+
+    def __bool__(self) -> bool:
+        return self.came
+
+    def __enter__(self) -> Self:
+        if self.wanted:
+            self.before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self.wanted:
+            signal.signal(signal.SIGINT, self.before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.came:
+            raise KeyboardInterrupt
+        self.came = True
+
+
+class Idling:
+    """Seconds that went into finished models, from now on; asked at every look at a fleet.
+
+    >>> clock = iter([0.0, 10.0, 14.0])
+    >>> idling = Idling(lambda: next(clock))
+    >>> idling.seconds(0.0), idling.seconds(0.5)  # nobody had finished for ten seconds, then half of them for four
+    (0.0, 2.0)
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.seen, self.lost = clock, clock(), 0.0
+
+    def seconds(self, share: float) -> float:
+        """In all, if this share of the fleet was finished since the last look."""
+        now = self.clock()
+        self.lost, self.seen = self.lost + share * (now - self.seen), now
+        return self.lost
+
 
 _VALIDATION_ROWS = 4096
 # Multiplications of a product of matrices, some milliseconds on one thread. Below it the threads of an operation gain little

@@ -1,15 +1,44 @@
 """The loss of a step (eq. 9): the mean score of a minibatch plus strength times the penalty, for every model of a fleet."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from prerank.forecasts import GaussianMixture
+from prerank.randomness import key, normals_of_step
 from prerank.training.cuda_graph import Branches
 from prerank.training.grouping import Grouping, join, split
-from prerank.training.noise import StepNoise
-from prerank.training.protocols import Score, values_of_penalty, values_of_score
+from prerank.training.protocols import Score, Streams, draws_of, values_of_penalty, values_of_score
+
+
+class StepNoise:
+    """Standard normal numbers (seeds, ...) by the name of their stream; models of one seed share theirs."""
+
+    def __init__(self, seeds: Sequence[int], names: Iterable[str], dtype: torch.dtype, device: torch.device) -> None:
+        # made beforehand: a captured graph cannot copy keys from the host
+        self.keys = {name: torch.tensor([key(seed, name) for seed in seeds], device=device) for name in names}
+        self.dtype = dtype
+
+    def of_groups(self, wanted: Sequence[Streams], step: Tensor) -> list[dict[str, Tensor]]:
+        """Numbers (seeds, *shape) for every group of models; groups that want the same share them."""
+        drawn: dict[object, Tensor] = {}
+        numbers: list[dict[str, Tensor]] = []
+        for streams in wanted:
+            for name, stream in streams.items():
+                kind = name, stream.shape, stream.transform
+                if kind not in drawn:
+                    drawn[kind] = stream.made(normals_of_step(self.keys[name], step, stream.shape, self.dtype))
+            numbers.append({name: drawn[name, stream.shape, stream.transform] for name, stream in streams.items()})
+        return numbers
+
+    def of_score(self, score: Score, name: str, y: Tensor, step: Tensor, seed_of: Tensor) -> Tensor | None:
+        """Numbers (E, B, n_draws, D) for the draws of a score on y (E, B, D); None if it draws nothing."""
+        n_draws = draws_of(score)
+        if not n_draws:
+            return None
+        return normals_of_step(self.keys[name], step, (y.shape[-2], n_draws, y.shape[-1]), self.dtype)[seed_of]
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ import pandas as pd
 
 from prerank._reading import require_regular
 from prerank._writing import whole_file, whole_folder
-from prerank.datasets.lock import locked
+from prerank.datasets.download import locked
 from prerank.io import StorageError
 from prerank_paper.benchmark.record_file import NAME, read_record_file
 

@@ -6,7 +6,7 @@ right one, wherever it came from.
 
 from dataclasses import dataclass, field
 
-from prerank.datasets.digest import GitBlob
+from prerank.datasets.download import GitBlob
 from prerank.io import DataError
 from prerank.io.formats import Arff, Csv, Format
 from prerank_paper.datasets.selection import LastColumns, NamedColumns, Selection

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prerank.datasets.variation import require_variation
+from prerank.datasets.standardise import require_variation
 from prerank.io import DataError
 
 MOST_INTEGER_CATEGORIES = 10

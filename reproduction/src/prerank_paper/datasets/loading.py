@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from prerank.datasets import Card, Table
-from prerank.datasets.digest import GitBlob, verify
+from prerank.datasets.download import GitBlob, verify
 from prerank.io import DataError, IntegrityError
 from prerank.io.formats import Format, format_of
 from prerank_paper.datasets import builtin

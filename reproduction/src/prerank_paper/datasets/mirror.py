@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from prerank.datasets.digest import Sha256, verify
+from prerank.datasets.download import Sha256, verify
 from prerank.io import DataError
 from prerank.io.formats import Parquet
 from prerank_paper.datasets.catalogue import Dataset

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from prerank._progress import progress_bar, silent
-from prerank.datasets.cache import cache_folder
-from prerank.datasets.digest import GitBlob, matches
-from prerank.datasets.download import Policy, download
+from prerank.datasets.download import GitBlob, Policy, cache_folder, download, matches
 from prerank.io import DataError, DownloadError, IntegrityError
 from prerank_paper.datasets.catalogue import PAPER_DATASETS, Copy, Dataset
 from prerank_paper.datasets.mirror import MirrorEntry, entries, raw_file

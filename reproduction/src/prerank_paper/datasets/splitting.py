@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prerank.datasets import Standardiser, Table
-from prerank.datasets.variation import require_variation
+from prerank.datasets.standardise import require_variation
 from prerank.io import DataError
 from prerank.randomness import keyed_order
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from prerank._wording import counted
 from prerank.io.errors import DataError, listed
 from prerank.io.hub.files import MODEL
 from prerank.io.hub.observed import Tasks, observed_values
@@ -82,3 +83,12 @@ def kept_columns(parts: TaskColumns, found: Placed, keep: Sequence[str]) -> pd.D
             raise DataError(f"cases have no column {name!r}, only {listed(names)}; name one of them")
     first = np.unique(found.case, return_index=True)[1]
     return parts.rows[names].iloc[first].set_axis(found.case_labels)
+
+
+def about_blocks(parts: TaskColumns, columns: pd.DataFrame) -> str:
+    """That cases of a round stay together, and how to say otherwise."""
+    n_blocks = columns[parts.origin].nunique()
+    return (
+        f"blocks: {counted(n_blocks, 'value')} of {parts.origin}, as cases of one round depend on each other; say otherwise "
+        "with --block COLUMN, or none"
+    )

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from prerank.io.errors import DataError
-from prerank.io.hub.files import chosen_models
-from prerank.io.hub.placing import kept_columns, observed_by_task, placed
+from prerank.io.hub.files import task_of
+from prerank.io.hub.placing import about_blocks, kept_columns, observed_by_task, placed
 from prerank.io.hub.rows import rows_of
 from prerank.io.hub.tasks import taken_apart
 from prerank.io.long_form import refuse_twice
@@ -30,6 +30,12 @@ class Quantiles(NamedTuple):
         Model, round and the other identifiers of tasks, a row per case.
     notes : tuple of str
         What was noticed on the way, a sentence each.
+    block : str or None
+        Kept column that says which cases depend on each other: the rounds of a hub.
+    lower : float or None
+        Smallest possible value, where `hub-config/tasks.json` gives it.
+    upper : float or None
+        Largest possible value, where it gives it.
     """
 
     y: pd.DataFrame
@@ -37,6 +43,9 @@ class Quantiles(NamedTuple):
     levels: np.ndarray
     columns: pd.DataFrame
     notes: tuple[str, ...] = ()
+    block: str | None = None
+    lower: float | None = None
+    upper: float | None = None
 
 
 def read_hub_quantiles(
@@ -47,6 +56,7 @@ def read_hub_quantiles(
     target: str | None = None,
     joint: Sequence[str] = (),
     observation: str | None = None,
+    keep: Sequence[str] = (),
     need_observations: bool = True,
 ) -> Quantiles:
     """Quantiles of a forecast hub as arrays, with the observations of its target data.
@@ -65,6 +75,8 @@ def read_hub_quantiles(
         Columns whose values are the targets of a case; the horizon, if nothing is said.
     observation : str, optional
         Column of the observations' file.
+    keep : sequence of str, default ()
+        Columns that must be among those kept, such as one for blocks.
     need_observations : bool, default True
         False for forecasts of what is still to come.
 
@@ -82,8 +94,7 @@ def read_hub_quantiles(
     --------
     read_hub : samples, which say how targets go together
     """
-    names = chosen_models(Path(hub), model)
-    rows, _, target, notes = rows_of(Path(hub), names, target, "quantile")
+    rows, names, _, target, notes = rows_of(Path(hub), model, target, "quantile")
     parts = taken_apart(rows, Path(hub), names, target, joint)
     found = placed(parts)
     seen = observed_by_task(Path(hub), parts, found, observations, observation, need_observations, "quantile")
@@ -99,4 +110,6 @@ def read_hub_quantiles(
     values = np.full(shape, np.nan)
     values.reshape(-1)[place] = parts.rows["value"].to_numpy()
     y = pd.DataFrame(seen.y, index=found.case_labels, columns=found.target_labels)
-    return Quantiles(y, values, levels, kept_columns(parts, found, ()), (*notes, *parts.notes, *seen.notes))
+    columns, rules = kept_columns(parts, found, keep), task_of(Path(hub), target, "quantile")
+    said = (*notes, *parts.notes, *seen.notes, about_blocks(parts, columns))
+    return Quantiles(y, values, levels, columns, said, parts.origin, rules.least, rules.most)

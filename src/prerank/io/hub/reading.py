@@ -9,8 +9,8 @@ import pandas as pd
 
 from prerank._wording import counted
 from prerank.io.errors import DataError, by_option
-from prerank.io.hub.files import MODEL, Submission, Task, chosen_models
-from prerank.io.hub.placing import Placed, kept_columns, observed_by_task, placed
+from prerank.io.hub.files import MODEL, Submission, Task
+from prerank.io.hub.placing import Placed, about_blocks, kept_columns, observed_by_task, placed
 from prerank.io.hub.rows import rows_of
 from prerank.io.hub.tasks import TaskColumns, taken_apart
 from prerank.io.label_order import coded_labels
@@ -85,8 +85,7 @@ def read_hub(
     read_hub_quantiles : quantiles in the place of samples
     read_forecasts : the same, and any other kind of file
     """
-    names = chosen_models(Path(hub), model)
-    rows, files, target, notes = rows_of(Path(hub), names, target, "sample")
+    rows, names, files, target, notes = rows_of(Path(hub), model, target, "sample")
     parts = taken_apart(rows, Path(hub), names, target, joint)
     found = placed(parts)
     _refuse_unlinked(parts, found, names)
@@ -112,7 +111,7 @@ def read_hub(
         parts.rows["row"].to_numpy(),
         place,
     )
-    said = [*notes, *parts.notes, *seen.notes, _about_blocks(parts, columns)]
+    said = [*notes, *parts.notes, *seen.notes, about_blocks(parts, columns)]
     y = pd.DataFrame(seen.y, index=found.case_labels, columns=found.target_labels)
     return Matched(y, members, columns, tuple(said), parts.origin, MODEL if len(names) > 1 else None, layout)
 
@@ -146,11 +145,3 @@ def _refuse_unlinked(parts: TaskColumns, found: Placed, names: Sequence[str]) ->
                 f"{name} draws its samples for each {' and '.join(parts.joint)} separately (no output_type_id occurs "
                 f"twice in a case), so they are no joint forecast; name columns that link them {by_option('joint')}"
             )
-
-
-def _about_blocks(parts: TaskColumns, columns: pd.DataFrame) -> str:
-    n_blocks = columns[parts.origin].nunique()
-    return (
-        f"blocks: {counted(n_blocks, 'value')} of {parts.origin}, as cases of one round depend on each other; say otherwise "
-        "with --block COLUMN, or none"
-    )

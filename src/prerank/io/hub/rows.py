@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -10,13 +11,25 @@ import pyarrow.compute as pc
 
 from prerank._wording import counted
 from prerank.io.errors import DataError, by_option, listed
-from prerank.io.hub.files import MODEL, Submission, submissions, submitted_rows, task_of
+from prerank.io.hub.files import MODEL, Submission, chosen_models, submissions, submitted_rows, task_of
 
 
-def rows_of(
-    hub: Path, names: Sequence[str], target: str | None, output_type: str
-) -> tuple[pd.DataFrame, list[Submission], str | None, list[str]]:
-    """The rows of one target and output type of all models, with the numbers of their files and their places in them."""
+class Rows(NamedTuple):
+    """Rows of some models, with the numbers of their files and their places in them; the target, and what was noticed."""
+
+    rows: pd.DataFrame
+    models: list[str]
+    files: list[Submission]
+    target: str | None
+    notes: list[str]
+
+
+def rows_of(hub: Path, asked: Sequence[str], target: str | None, output_type: str) -> Rows:
+    """The rows of one target and output type of all models, by their names or by wildcards.
+
+    A model that has none is left out where a wildcard stands for it and for others that have some.
+    """
+    names = chosen_models(hub, asked)
     files = [file for name in names for file in submissions(hub, name)]
     rules = task_of(hub, target, output_type)
     tables, empty = [], 0
@@ -35,6 +48,10 @@ def rows_of(
         part = table.take(pa.array(places)).to_pandas()
         tables.append(part.assign(**{MODEL: file.model, "round": file.round, "file": number, "row": places}))
     with_none = [name for name in names if all(part[MODEL].iloc[0] != name for part in tables)]
+    if with_none and len(with_none) < len(names) and not {*with_none} & {*asked}:
+        found = rows_of(hub, [name for name in names if name not in with_none], target, output_type)
+        have = "has" if len(with_none) == 1 else "have"
+        return found._replace(notes=[f"left out: {', '.join(with_none)}, which {have} no {output_type}s", *found.notes])
     if with_none:
         raise DataError(_why_none(hub, with_none[0], target, output_type, there[with_none[0]]))
     target = _only_target(tables, target, output_type)
@@ -43,7 +60,7 @@ def rows_of(
     if empty:
         have = "has" if empty == 1 else "have"
         notes.append(f"{empty} of {counted(len(files), 'file')} {have} no {output_type} of the target")
-    return pd.concat(tables, ignore_index=True), files, target, notes
+    return Rows(pd.concat(tables, ignore_index=True), names, files, target, notes)
 
 
 def _outputs_in(table: pa.Table) -> set[tuple[str, str]]:
@@ -65,8 +82,8 @@ def _why_none(hub: Path, model: str, target: str | None, output_type: str, there
     subject = f"{model} has no {output_type}s of {target!r}" if target is not None else f"{model} has no {output_type}s"
     if output_type == "sample" and "quantile" in kinds:
         return (
-            f"{subject}, but quantiles, which are a forecast of every target by itself and not a joint one; read them in "
-            "Python with prerank.io.read_hub_quantiles, or give a model that submits samples"
+            f"{subject}, but quantiles, which do not say how targets go together; check them with --dependence, such as "
+            "gaussian, make draws of them with prerank joint, or give a model that submits samples"
         )
     other = sorted({name for kind, name in there if kind == output_type})
     advice = f"it has some of {listed(other)}" if other else "give another model"

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from prerank._wording import counted
 from prerank.io.errors import DataError, by_option, listed
 from prerank.io.hub.files import MODEL, OUTPUT_COLUMNS, Task, are_one, is_day, task_of
+from prerank.io.long_form import refuse_unlabelled
 
 _SUBMITTERS = ("model_id", "team_abbr", "model_abbr")
 _ORIGINS = ("reference_date", "origin_date", "forecast_date", "nowcast_date", "origin_epiweek", "round_id", "round")
@@ -50,13 +50,7 @@ def taken_apart(
     if origin is None:
         origin = "round"
         tasks = ["round", *tasks]
-    for name in tasks:
-        absent = rows[name].isna().to_numpy()
-        if absent.any():
-            raise DataError(
-                f"{int(absent.sum()):,} of {counted(len(rows), 'row')} have no {name!r}, the first in row "
-                f"{int(rows['row'].iloc[int(absent.argmax())]) + 1:,} of its file; every row needs one"
-            )
+    refuse_unlabelled(rows, tasks, "the forecasts", rows["row"])
     others = [name for name in tasks if name not in joint]
     following = [
         name
