@@ -17,7 +17,7 @@ from typing import Any
 from numpydoc.docscrape import get_doc_object
 from numpydoc.validate import Validator, validate
 
-DONE = ("scores", "preranks", "forecasts", "models", "datasets", "io", "plotting", "arrays", "randomness", "training", "regression")
+DONE = ("scores", "preranks", "forecasts", "models", "datasets", "io", "plotting", "arrays", "randomness", "training", "regression", "calibration", "diagnosis", "inputs")
 PACKAGES = (
     *("", "arrays", "calibration", "datasets", "diagnosis", "forecasts", "inputs", "io", "models", "plotting"),
     *("preranks", "randomness", "recalibration", "regression", "scores", "training"),
