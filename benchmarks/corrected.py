@@ -3,9 +3,9 @@
     python benchmarks/corrected.py --old DIR DIR       other source trees in turn with this one, into results/corrected
     python benchmarks/corrected.py --quick             a few cases, to see it work
 
-Forecasts are mixtures of two Gaussians with independent targets; what happens is correlated and skewed. Every tree fits its
-`Recalibrator` on the same 1,000 cases. Each measurement is a process of its own with `--threads` threads, after a call on a
-few cases. `share` is the effective share of the pools of what was fitted.
+Forecasts are mixtures of two Gaussians with independent targets; what happens is correlated and skewed. All trees load
+the same `Recalibrator`, which this one has fitted on 1,000 cases. Each measurement is a process of its own with
+`--threads` threads, after a call on a few cases. `share` is the effective share of the pools of what was fitted.
 """
 
 import argparse
@@ -44,11 +44,12 @@ def forecast_and_truth(n_cases: int, n_targets: int, seed: int) -> tuple[Any, to
 
 
 def fitted(n_targets: int, path: Path, n_cases: int) -> float:
-    """Fit a `Recalibrator` and keep it in a file; the effective share of its pools."""
+    """Fit a `Recalibrator` and keep it in a file, unless it is there; the effective share of its pools."""
     from prerank import Recalibrator
 
-    found = Recalibrator().fit(*forecast_and_truth(n_cases, n_targets, 1))
-    found.save(path)
+    if not path.exists():
+        Recalibrator().fit(*forecast_and_truth(n_cases, n_targets, 1)).save(path)
+    found = Recalibrator.load(path)
     return min(step.verdict.effective_share for step in found.steps_ if hasattr(step, "verdict") and step.changed)
 
 
@@ -108,26 +109,26 @@ def measure(
     n_repeats_old: int,
     threads: int,
     folder: Path,
+    record: bool,
 ) -> list[dict[str, Any]]:
     """Records of all trees in turn; cells are (task, targets, cases)."""
     found, shares = [], {}
     if cells[0][0] != "fit":
         for n_targets in sorted({cell[1] for cell in cells}):
-            for name, tree in trees.items():
-                n_cases = min(N_FITTED, 2 * max(cell[2] for cell in cells))
-                share = _elsewhere("prepare", n_cases, n_targets, name, tree, threads, folder)["effective"]
-                shares[name, n_targets] = round(share, 3)
-                print(f"{name}, {n_targets} targets: effective share {share:.0%}", flush=True)
+            n_cases = min(N_FITTED, 2 * max(cell[2] for cell in cells))
+            share = _elsewhere("prepare", n_cases, n_targets, ROOT, threads, folder)["effective"]
+            shares[n_targets] = round(share, 3)
+            print(f"{n_targets} targets: effective share {share:.0%}", flush=True)
     for repeat in range(n_repeats):
         for task, n_targets, n_cases in cells:
             for name, tree in trees.items():
                 if name != "now" and repeat >= n_repeats_old:
                     continue
-                share = shares.get((name, n_targets), "")
+                share = shares.get(n_targets, "")
                 row = dict(zip(FIELDS, (name, task, n_targets, n_cases, threads, share, repeat), strict=False))
-                found.append({**row, **_elsewhere(task, n_cases, n_targets, name, tree, threads, folder)})
+                found.append({**row, **_elsewhere(task, n_cases, n_targets, tree, threads, folder)})
                 print(*found[-1].values(), flush=True)
-                if len(trees) > 1:
+                if record:
                     _record(found)
     return found
 
@@ -145,16 +146,14 @@ def _record(found: list[dict[str, Any]]) -> None:
         writer.writerows([*kept, *found])
 
 
-def _elsewhere(
-    task: str, n_cases: int, n_targets: int, name: str, tree: Path, threads: int, folder: Path
-) -> dict[str, float]:
+def _elsewhere(task: str, n_cases: int, n_targets: int, tree: Path, threads: int, folder: Path) -> dict[str, float]:
     """`one` in a process of its own, with the sources of a tree."""
     own = {"PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": str(threads), "PRERANK_NUM_THREADS": str(threads)}
-    learnt = folder / f"{name}-{n_targets}.safetensors"
+    learnt = folder / f"{n_targets}.safetensors"
     words = [sys.executable, __file__, "--one", task, str(n_cases), str(n_targets), str(learnt)]
     done = subprocess.run(words, env={**os.environ, **own}, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"{name}, {task}: {done.stderr}")
+        raise RuntimeError(f"{tree}, {task}: {done.stderr}")
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -180,6 +179,8 @@ def main() -> None:
         "--old-repeats", type=int, help="of other source trees, which may take long; as many by default"
     )
     parser.add_argument("--targets", type=int, nargs="*", help="only these numbers of targets")
+    parser.add_argument("--fits", type=Path, help="a folder that keeps what was fitted, for further runs")
+    parser.add_argument("--only", default="", help="only tasks that begin so")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
@@ -190,9 +191,11 @@ def main() -> None:
         return
     trees = {"now": ROOT, **{tree.name: tree.resolve() for tree in options.old}}
     cells = [cell for cell in cells_of(options.part, options.quick) if cell[1] in (options.targets or [cell[1]])]
+    cells = [cell for cell in cells if cell[0].startswith(options.only)]
     with tempfile.TemporaryDirectory() as name:
         n_old = options.repeats if options.old_repeats is None else options.old_repeats
-        found = measure(trees, cells, options.repeats, n_old, options.threads, Path(name))
+        folder = Path(name) if options.fits is None else options.fits
+        found = measure(trees, cells, options.repeats, n_old, options.threads, folder, not options.quick)
     for tree in trees:
         for task, n_targets, n_cases in cells:
             own = [r for r in found if (r["tree"], r["task"], r["targets"]) == (tree, task, n_targets)]

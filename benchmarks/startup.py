@@ -4,7 +4,8 @@
     python benchmarks/startup.py --old DIR DIR --repeats 15    others too, in turn, into results/startup/startup.csv
 
 Every measurement is a process of its own: user and system time until it ends, so that other programs on the machine matter
-little. All trees and commands take turns, so that a busy moment meets all of them.
+little. All trees and commands take turns, so that a busy moment meets all of them. Sources are compiled before, as those of
+an installed package are, also where the environment says that Python is to write no compiled files.
 """
 
 import argparse
@@ -37,6 +38,7 @@ OURS = {
 def seconds(code: str, tree: Path, folder: str) -> float:
     """Processor time of an interpreter that runs the code with the sources of a tree."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
         [sys.executable, "-c", _BEFORE + code], capture_output=True, text=True, cwd=folder, env=environment
     )

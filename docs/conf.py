@@ -60,6 +60,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "prerank"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_math_renderer = "paths"
 html_context = {"default_mode": "auto"}
 html_copy_source = False

@@ -11,11 +11,13 @@ from scipy import stats
 
 from prerank import Contrast, GaussianMixture, Location, Marginal, Recalibrator, Scale, check
 from prerank.calibration import reliability_band
+from prerank.diagnosis import compare_over_time
 from prerank.forecasts import equally_weighted_draws
 from prerank.plotting.diagnosis import histogram_panel
 from prerank.plotting.heatmaps import heatmap
-from prerank.plotting.recalibration import recalibration_figure
+from prerank.plotting.recalibration import over_time_figure, recalibration_figure
 from prerank.plotting.style import BLUE, GREY, ORANGE, new_figure, quiet_style, save_figure
+from prerank.recalibration import recalibrate_over_time
 from prerank_paper.benchmark.records import read_results
 from prerank_paper.report.calibration_figures import reliability_figure
 from prerank_paper.report.figures import story_figure, trained_figure
@@ -146,6 +148,24 @@ def recalibration_of_a_shape() -> None:
     _save(figure, "recalibration-shape.png")
 
 
+def recalibration_over_time() -> None:
+    """The guide's model that gets colder year by year: fitted once, and as time goes on."""
+    rng = np.random.default_rng(7)
+    days = np.arange("2021-01-01", "2024-01-01", dtype="datetime64[D]")
+    weather = 5 * rng.normal(size=(len(days), 1))
+    noise = rng.multivariate_normal(np.zeros(3), 0.6 + 0.4 * np.eye(3), (len(days), 11), method="cholesky")
+    members, y = weather[:, None] - 0.8 + 0.5 * noise[:, 1:], weather + noise[:, 0]
+    y = y + np.linspace(0, 2, len(days))[:, None]
+    recalibrator = Recalibrator([Marginal(), Location(), Scale()])
+    issued = recalibrate_over_time(
+        members, y, days, recalibrator=recalibrator, every=60, delay=2, window=180, first=365
+    )
+    once = recalibrator.fit(members[:363], y[:363]).transform(members[issued.cases])
+    times = days[issued.cases]
+    table = compare_over_time(y[issued.cases], once, issued.ensemble(), times, recalibrator.preranks, n_periods=8)
+    _save(over_time_figure(table, "°C", ("fitted once", "fitted again")), "recalibration-over-time.png")
+
+
 def bare_ensembles() -> None:
     """The committed record of the temperature ensemble: a dot for the mean over splits, a line over all of them."""
     record = pd.read_csv(HERE.parents[1] / "results" / "recalibration" / "ensembles.csv")
@@ -206,4 +226,5 @@ if __name__ == "__main__":
     reliability_of_births2()
     recalibration_of_an_ensemble()
     recalibration_of_a_shape()
+    recalibration_over_time()
     bare_ensembles()

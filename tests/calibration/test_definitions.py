@@ -26,8 +26,8 @@ from prerank.calibration import (
 from prerank.calibration import confidence as interval
 from prerank.calibration.exchange import picked_replicates
 from prerank.calibration.null import in_quadrature, rank_spread
-from prerank.calibration.power import projection_power
 from prerank.calibration.projected_pits import ProjectedPIT
+from prerank.calibration.testing import projection_power
 from prerank.forecasts import Ensemble
 from prerank.preranks import Location, Marginal, Scale
 

@@ -78,6 +78,7 @@ def test_preranks_that_hold_arrays_are_equal_if_their_numbers_are(make):
     other[2, 1] += 1e-9
     assert make(numbers) == make(numbers.numpy().copy())
     assert hash(make(numbers)) == hash(make(numbers.clone()))
+    assert make(numbers.float()) == make(numbers.float().double())  # the same numbers
     assert make(numbers) != make(other)
     assert hash(make(numbers)) != hash(make(other))
     assert make(numbers) != numbers.numpy().tobytes()
@@ -105,7 +106,7 @@ def tree_length(points):
     return length
 
 
-@pytest.mark.parametrize(("n_points", "n_targets"), [(2, 2), (3, 1), (4, 2), (12, 3), (25, 2)])
+@pytest.mark.parametrize(("n_points", "n_targets"), [(1, 2), (2, 2), (3, 1), (4, 2), (12, 3), (25, 2)])
 def test_trees_are_those_of_kruskal(n_points, n_targets):
     x, y = normal(3, n_points, n_targets, seed=1), normal(3, 6, n_targets, seed=2)
     without = lengths_without_each(torch.cdist(x, x))
@@ -163,11 +164,12 @@ def test_weights_of_a_reference_count_in_distances():
         torch.testing.assert_close(prerank.given(weighted)(points), prerank.given(Ensemble(doubled))(points))
 
 
-def test_weighted_distances_are_the_same_where_a_gradient_is_asked_for():
+def test_distances_are_the_same_where_a_gradient_is_asked_for():
     pool = Ensemble(normal(3, 6, 2, seed=5), uniform(3, 6, seed=6) + 0.1)
     points = normal(3, 4, 2, seed=7)
-    score = EnergyScore().given(pool)
-    torch.testing.assert_close(score(points.clone().requires_grad_()).detach(), score(points))
+    for some in (pool, Ensemble(pool.members)):
+        score = EnergyScore().given(some)
+        torch.testing.assert_close(score(points.clone().requires_grad_()).detach(), score(points))
 
 
 def test_exceedance_is_the_share_of_targets_above_zero_unless_told_otherwise():
@@ -444,6 +446,17 @@ def test_a_step_down_the_penalty_lowers_it(prerank):
 def test_what_cannot_be_trained_with_is_refused(prerank):
     with pytest.raises(ValueError, match=f"{prerank.name} cannot be trained with.*check with it"):
         PreRankPenalty((Location(), prerank))
+
+
+@pytest.mark.parametrize(
+    "prerank", [Variogram(), Isotropy((2, 2)), Range(), EnergyScore(), ReferenceDistance()], ids=str
+)
+def test_gradients_are_finite_where_all_targets_are_equal(prerank):
+    points = torch.ones(1, 3, 4, dtype=torch.float64)
+    points[0, 1] = torch.tensor([1.0, 2.0, 0.0, 4.0])
+    points.requires_grad_()
+    (gradient,) = torch.autograd.grad(prerank.given(Ensemble(points.detach()))(points).sum(), points)
+    assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("prerank", FIELD, ids=lambda p: p.name)
@@ -845,6 +858,11 @@ def test_ranks_with_uneven_weights_sum_the_weights_below():
     # sums below and through each point, of weights that sum to 4, their middle and a half
     expected = torch.tensor([0.5, 0.75, 2.25, 3.5, 4.5], dtype=torch.float64)
     torch.testing.assert_close(mid_ranks(points, pool)[0, 0], expected)
+
+
+def test_weights_of_a_pool_count_for_its_own_points_too():
+    pool = Ensemble(normal(3, 6, 2, seed=40), uniform(3, 6, seed=41) + 0.1)
+    torch.testing.assert_close(mid_ranks(pool.members, pool), mid_ranks(pool.members.clone(), pool))
 
 
 def test_a_penalty_takes_steps_with_a_function_of_the_users():

@@ -29,6 +29,9 @@ from prerank import (
     projected_pit,
 )
 from prerank import _reproducible_math as elementwise
+from prerank.calibration.curve_table import Resampled, tables_of
+from prerank.calibration.rank_intervals import Intervals
+from prerank.calibration.reliability import centred_levels
 from prerank.preranks import (
     AverageRank,
     BandDepth,
@@ -43,10 +46,12 @@ from prerank.preranks import (
     SpanningTree,
     SquaredDifference,
     Variogram,
+    point_density,
     principal_directions,
 )
 from prerank.preranks.exchangeable_points import canonical_order, canonical_points, reference_subset, spread_matrix
 from prerank.preranks.point_density import bandwidths, joint_cdf, log_kernel_density
+from prerank.preranks.rank_counts import ascending
 from prerank.preranks.rounding import rounded
 
 WEIGHTS = torch.tensor([0.3, -1.7, 0.9], dtype=torch.float64)
@@ -297,6 +302,63 @@ def test_a_point_has_the_density_and_joint_cdf_that_it_has_alone_whatever_the_bl
         for found, expected in zip(everything(), whole, strict=True):
             assert torch.equal(found, expected)
         torch.testing.assert_close(law.log_density(points), density, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize(("n_points", "n_targets"), [(2, 3), (31, 4), (64, 2), (65, 3), (130, 5), (300, 1)])
+@pytest.mark.parametrize("data", ["continuous", "binary", "counts"])
+def test_pooled_points_have_the_joint_cdf_and_density_of_points_among_others(n_points, n_targets, data):
+    x = numbers(4, n_points, n_targets, seed=n_points)
+    x = x if data == "continuous" else DATA[data](x)
+    x[..., 0] += x[..., -1]
+    x = canonical_points(x).ordered
+    assert torch.equal(joint_cdf(x, x), joint_cdf(x, x.clone()))
+    found, expected = log_kernel_density(x, x), log_kernel_density(x, x.clone())
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
+
+
+def test_the_density_of_pooled_points_does_not_change_with_other_cases(monkeypatch):
+    x = numbers(40, 100, 7)
+    whole = log_kernel_density(x, x)
+    for size in (1 << 10, 1 << 17):
+        monkeypatch.setattr(point_density, "_IN_CACHE", size)
+        assert torch.equal(log_kernel_density(x, x), whole)
+    alone = [log_kernel_density(case, case) for case in x[:, None]]
+    assert torch.equal(torch.cat(alone), whole)
+
+
+def test_a_far_outlier_leaves_the_density_of_pooled_points_exact():
+    x = numbers(3, 200, 12)
+    x[:, 0] *= 1e8
+    torch.testing.assert_close(log_kernel_density(x, x), log_kernel_density(x, x.clone()), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("kind", ["all different", "ties", "differ in the last digit", "infinite", "one"])
+def test_numbers_are_put_in_the_order_of_a_stable_sort(kind, dtype):
+    rows = numbers(50, 3, 40).to(dtype)
+    if kind == "ties":
+        rows = rows.round(decimals=1)  # with -0.0 and 0.0
+    if kind == "differ in the last digit":
+        rows = rows[..., :1].expand(rows.shape).clone()
+        rows[..., ::2] = torch.nextafter(rows[..., ::2], torch.tensor(-math.inf, dtype=dtype))
+    if kind == "infinite":
+        rows[:, :, 3], rows[:, :, 7], rows[:, :, 9] = math.inf, -math.inf, math.inf
+    if kind == "one":
+        rows = rows[..., :1]
+    for same in (rows, rows.mT.contiguous().mT):
+        ordered, order = same.sort(dim=-1, stable=True)
+        found = ascending(same)
+        assert torch.equal(found.order, order)
+        rises = ordered[..., 1:] != ordered[..., :-1]
+        assert bool(rises.all()) if found.rises is None else torch.equal(found.rises, rises)
+
+
+def test_sets_drawn_from_all_rows_have_the_sums_of_their_rows():
+    levels = centred_levels(20)
+    ranks = torch.randint(0, 12, (70, 5), generator=torch.Generator().manual_seed(1))
+    ((_, table),) = tables_of(Intervals(ranks, ranks + 1, 13), levels)
+    rows = torch.randint(0, 70, (9, 70), generator=torch.Generator().manual_seed(2))
+    assert torch.equal(Resampled.of(table).sums(rows, None), table.sums(rows, None))
 
 
 def peak_memory(function):

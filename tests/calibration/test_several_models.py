@@ -19,8 +19,8 @@ from prerank.calibration import (
 )
 from prerank.calibration.confidence import pce_intervals
 from prerank.calibration.null import in_quadrature
-from prerank.calibration.power import projection_power
 from prerank.calibration.rank_intervals import Intervals, curve_sums
+from prerank.calibration.testing import projection_power
 from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.preranks import HDR, PCA, Contrast, Copula, Dependency, Location, Marginal, Scale
 from prerank.preranks.exchangeable_points import canonical_points, spread_matrix

@@ -30,9 +30,9 @@ from prerank import (
 from prerank.calibration import ClosedForm, EmpiricalRank, SmoothRank, centred_levels, chi_square_test, ks_test
 from prerank.calibration import confidence as interval
 from prerank.calibration.histogram_shapes import describe_shape, shape
-from prerank.calibration.power import NEARLY_BLIND, projection_power
 from prerank.calibration.projected_pits import ProjectedPIT
 from prerank.calibration.rank_intervals import Intervals
+from prerank.calibration.testing import NEARLY_BLIND, projection_power
 from prerank.preranks import SquaredDifference
 from prerank.preranks.exchangeable_points import canonical_points, reference_subset, spread_matrix
 from prerank.preranks.joint_cdf import smooth_log_joint_cdf

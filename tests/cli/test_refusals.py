@@ -169,3 +169,25 @@ def test_a_bug_keeps_its_traceback(tmp_path, monkeypatch):
     monkeypatch.setattr("prerank._demonstration.demonstrate", broken)
     result = invoke("demo", "--out", tmp_path)
     assert isinstance(result.exception, KeyError)
+
+
+def test_a_folder_of_many_names_and_a_table_of_a_thousand_columns_get_one_line(tmp_path):
+    many = tmp_path / "many"
+    many.mkdir()
+    for k in range(500):
+        (many / f"[red]file {k}\x1b[31m.csv").touch()
+    wide = tmp_path / "wide.csv"
+    wide.write_text(",".join(f"[bold]column {k}\x07" for k in range(1000)) + "\n" + ",".join("1" * 1000) + "\n")
+    hub = tmp_path / "hub"
+    for k in range(300):
+        (hub / "model-output" / f"[b]team {k}\x1b[0m").mkdir(parents=True)
+    for command in ("check", "recalibrate", "joint"):
+        for path in (many, wide, hub):
+            more = [] if command == "check" else ["--out", str(tmp_path / "o.csv")]
+            result = CliRunner(env={"COLUMNS": "100"}).invoke(app, [command, str(path), *more])
+            assert result.exit_code == 2, result.output
+            assert not result.stdout
+            assert len(result.stderr.splitlines()) == 1
+            assert len(result.stderr) < 1500
+            assert not {"\x1b", "\x07"} & {*result.stderr}
+            assert not (tmp_path / "o.csv").exists()

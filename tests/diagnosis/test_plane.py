@@ -156,7 +156,7 @@ def test_a_cell_fails_beyond_what_chance_allows_all_of_them(lowest, fails):
     pit = projected_pit(points[:, 0], Ensemble(points[:, 1:]), Marginal(), exchangeable=True)
     found = plane_histogram(pit, "y1", "y2", 3)
     np.testing.assert_allclose(np.diag(found.observed), [lowest, rest // 2, rest - rest // 2], atol=1e-9)
-    np.testing.assert_allclose(found.expected, 30 * np.eye(3), atol=1e-9)
+    np.testing.assert_allclose(found.expected, 30 * np.eye(3), atol=1e-11)
     assert found.failed[0, 0] == fails
     assert found.failed.sum() == fails
 

@@ -108,12 +108,12 @@ def test_only_what_is_rejected_on_the_first_half_is_called_telling():
     assert (found.table["verdict"] == "chosen").any()
 
 
-def judge(values, names, p_values, ratios, powers, most=2):
+def judge(values, names, p_values, ratios, powers, most=2, expected=None):
     """What is said of pre-ranks with these PITs (N, K), names of projections, p-values, ratios and powers."""
     values = torch.as_tensor(values, dtype=torch.float64)
     parts = [SimpleNamespace(names=own) for own in names.values()]
     pit = SimpleNamespace(values=values, parts=parts)
-    expected = torch.full((len(names),), 0.01, dtype=torch.float64)
+    expected = torch.tensor(expected or [0.01] * len(names), dtype=torch.float64)
     test = SimpleNamespace(
         groups=tuple(names),
         statistic=torch.tensor(ratios, dtype=torch.float64) * expected,
@@ -162,6 +162,14 @@ def test_what_correlates_by_nine_tenths_is_redundant(correlation, verdict):
     if verdict == "redundant":
         assert table.loc["b", "like"] == "a"
         assert table.loc["b", "correlation"] == pytest.approx(correlation)
+
+
+def test_a_prerank_that_always_ties_has_a_ratio_of_zero():
+    table = judge(
+        normal(200, 2, seed=11), {"a": ("a",), "b": ("b",)}, [1.0, 0.5], [0.0, 1.0], [0.0, 1.0], expected=[0.0, 0.01]
+    )
+    assert table["ratio"].to_dict() == {"b": 1.0, "a": 0.0}
+    assert table["verdict"].to_dict() == {"b": "chosen", "a": "nearly blind"}
 
 
 def test_a_redundant_one_is_like_the_nearest_of_those_chosen_and_takes_no_place():

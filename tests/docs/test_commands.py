@@ -47,6 +47,8 @@ PROGRAMS = {
 }
 
 QUICK = "--prerank location --replicates 39"
+SMALL_HUB = '--target "wk inc cases" --joint horizon'
+PUBLISHED = "the published files are not here; see tests/data/test_published_files.py"
 SMALL = "--preranks location --max-epochs 1 --replicates 19"
 
 
@@ -136,6 +138,39 @@ OTHERWISE = {
         "all pre-ranks take longer",
         "joint.nc",
     ),
+    "prerank check GMAO-GEOS-V2p1.RMM1.nc RMM1.observed.interannual.1974-06.2017-07.nc": How(
+        "prerank check hindcast.nc observed.nc", PUBLISHED
+    ),
+    "prerank check CESM-DP-LE.SST.global.nc ERSSTv4.global.mean.nc": How(
+        "prerank check hindcast.nc observed.nc", PUBLISHED
+    ),
+    'prerank check Forecasts_DE_DNN_LEAR_ensembles.csv --members "DNN ?" --members "/LEAR \\d+/" '
+    '--observation "Real price"': How(
+        'prerank check prices.csv --members "model ?" --members "/model \\d+/" --observation price', PUBLISHED
+    ),
+    'prerank check hub --model "*" --target "wk inc flu hosp" --joint horizon --html report.html': How(
+        f'prerank check hub --model "*" {SMALL_HUB} --html report.html', PUBLISHED, "report.html"
+    ),
+    'prerank check hub --model "*" --target "wk inc flu hosp" --joint horizon --by model '
+    "--by location --html report.html": How(
+        f'prerank check hub --model "*" {SMALL_HUB} --by model --by location --html report.html',
+        PUBLISHED,
+        "report.html",
+    ),
+    'prerank check hub --model "*" --target "wk inc flu hosp" --joint horizon --dependence independent': How(
+        f'prerank check hub --model "*" {SMALL_HUB} --dependence independent', PUBLISHED
+    ),
+    'prerank check hub --model UMass-trends_ensemble --target "wk inc flu hosp" --joint horizon --dependence gaussian': How(
+        f"prerank check hub --model quantiles-only {SMALL_HUB} --dependence gaussian", PUBLISHED
+    ),
+    'prerank recalibrate hub --model UMass-trends_ensemble --target "wk inc flu hosp" --joint horizon '
+    "--out corrected-hub": How("prerank recalibrate --help", PUBLISHED),
+    "prerank check quantiles.csv --level quantile_level --value predicted --observation observed --case week "
+    "--target horizon --dependence gaussian": How(
+        "prerank check quantiles.csv observed.csv --level quantile --value value --case day --target hour --dependence "
+        "gaussian",
+        "a table of another package",
+    ),
     "prerank demo": How("prerank demo --rows 200 --fresh 200", "3,000 rows", "prerank-demo/demonstration.png"),
     "prerank --install-completion": How(None, "writes into the shell's own files"),
     "prerank --show-completion": How(None, "asks which shell it was called from; see test_help_and_completion.py"),
@@ -203,6 +238,9 @@ OTHERWISE = {
     "pip install .": How(None, "installs, and needs the network"),
     "pip install . ./reproduction": How(None, "installs, and needs the network"),
     "pip install 'prerank[dask]'": How(None, "installs, and needs the network"),
+    "pip install torch --index-url": How(None, "installs, and needs the network"),
+    "pip install '.[xarray]'": How(None, "installs, and needs the network"),
+    "pip install '.[dask,xarray]'": How(None, "installs, and needs the network"),
     "pip install '.[connectors]'": How(None, "installs, and needs the network"),
     "dask worker --nthreads 1": How(None, "needs a scheduler"),
     "python reproduction/benchmarks/simulations.py": How(None, "takes minutes"),

@@ -170,6 +170,19 @@ def test_what_corrected_forecasts_take_is_what_was_recorded():
         assert f"| {' | '.join(cells)} | {seconds('now', row):.2f} |" in SPEED
 
 
+def test_what_a_check_takes_and_how_it_grows_is_what_was_recorded(benchmark_script):
+    growth = benchmark_script("growth")
+    sizes = growth.size_lines(records("growth/trees.csv"))
+    assert len(sizes) >= 6
+    curves = growth.table(records("growth/growth.csv"))
+    assert len(curves) >= 4
+    for line in sizes + curves:
+        assert line in SPEED
+    decision = (ROOT / "docs" / "decisions" / "44-ranks-in-the-cache.md").read_text()
+    for line in growth.tree_lines(records("growth/trees.csv")):
+        assert line in decision
+
+
 def test_what_a_start_takes_is_what_was_recorded():
     found = records("startup/startup.csv")
 

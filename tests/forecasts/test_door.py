@@ -19,11 +19,11 @@ from torch.distributions import (
 from prerank import Ensemble, GaussianMixture, as_ensemble
 from prerank.arrays import as_tensor
 from prerank.arrays.conversion import accepts_arrays
-from prerank.arrays.fill_values import NETCDF_FILL, refuse_fill_values
 from prerank.arrays.labels import label_text, positions
 from prerank.arrays.precision import in_one_precision, precision_of, rounded
 from prerank.forecasts.support import refuse_outside_support
 from prerank.inputs import Cases
+from prerank.inputs.checks import NETCDF_FILL, refuse_fill_values
 
 NAN = float("nan")
 

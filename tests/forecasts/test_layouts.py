@@ -12,12 +12,12 @@ from torch.distributions import Independent, Normal
 
 from prerank.arrays import as_tensor
 from prerank.arrays.conversion import accepts_arrays, as_observations, described, is_forecast, is_foreign
-from prerank.arrays.fill_values import refuse_fill_values
 from prerank.arrays.labels import Labels, labels_of, orient_dimensions, positions
 from prerank.arrays.precision import in_one_precision, precision_of
 from prerank.forecasts import Ensemble, GaussianMixture
 from prerank.forecasts.sampling import require_vector_distribution
 from prerank.inputs import Cases, as_ensemble
+from prerank.inputs.checks import refuse_fill_values
 
 xarray = pytest.importorskip("xarray")
 VALUES = np.random.default_rng(0).normal(size=(4, 5, 3))  # cases, members, targets

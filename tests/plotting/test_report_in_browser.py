@@ -1,7 +1,5 @@
 """The report in a real browser: every control works by mouse and keyboard, nothing is fetched, nothing is cut."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from chromium import NEEDED, launched
 from prerank import Custom, Location, Marginal, check
 from prerank.diagnosis import grouped
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = os.environ.get("PRERANK_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; PRERANK_CHROMIUM may name one")
+pytestmark = NEEDED
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028&\"'"
 
@@ -42,12 +40,8 @@ def pages(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        )
+    with launched(sync_api) as started:
         yield started
-        started.close()
 
 
 @pytest.fixture

@@ -8,8 +8,20 @@ from prerank.arrays.conversion import accepts_arrays
 
 @accepts_arrays("p_values")
 def holm(p_values: Tensor) -> Tensor:
-    """p-values (..., n) adjusted for n tests by Holm's method (1979), valid under any dependence between them.
+    """p-values adjusted for several tests by Holm's method (1979), valid under any dependence between them.
 
+    Parameters
+    ----------
+    p_values : array_like, shape (..., n_tests)
+        p-values.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., n_tests)
+        Adjusted p-values.
+
+    Examples
+    --------
     >>> holm(torch.tensor([0.01, 0.04, 0.03]))
     tensor([0.0300, 0.0600, 0.0600])
     """

@@ -21,7 +21,17 @@ FEWEST_BLOCKS = 20  # of fewer independent blocks tests are approximate, and an 
 
 
 class PCEInterval(NamedTuple):
-    """Estimate and limits of the mean PCE over the projections."""
+    """Estimate and limits of the mean PCE over the projections.
+
+    Attributes
+    ----------
+    estimate : float
+        The PCE.
+    low : float
+        Lower limit.
+    high : float
+        Upper limit.
+    """
 
     estimate: float
     low: float
@@ -45,11 +55,36 @@ def pce_interval(
     PCE is a mean absolute distance, so $|\widehat{PCE} - PCE| \le \frac1J \sum_j |\hat F(\alpha_j) - F(\alpha_j)|$. The
     interval is the estimate plus and minus a quantile of the right-hand side, the larger of its bootstrap quantile
     (F as observed) and its null quantile (F uniform), and is cut at zero. It therefore covers at least as often as
-    stated, also where the population PCE is zero, at which the usual bootstrap interval fails. PITs are (N, K);
-    `null` holds replicates of the mean PCE under calibration (`pce_test(...).replicates`): needed for K > 1, for ranks
-    that tie or carry weights, and for blocks. Of more than 100,000 cases, 4,096 sets are resampled. `blocks` (N,) label
-    dependent cases, which are then drawn together; with fewer than 20 blocks the limits are NaN.
+    stated, also where the population PCE is zero, at which the usual bootstrap interval fails. Of more than 100,000 cases,
+    4,096 sets are resampled.
 
+    Parameters
+    ----------
+    pit : ProjectedPIT or array_like of shape (n_cases, n_projections)
+        PITs.
+    coverage : float, default 0.95
+        How often the interval is to hold the population PCE, at least.
+    n_levels : int, default 100
+        Levels are the cell centres (j - 0.5) / n_levels.
+    levels : array_like, shape (n_levels,), optional
+        Levels of your own.
+    null : array_like, shape (n_replicates,), optional
+        Replicates of the mean PCE under calibration (`pce_test(...).replicates`): needed for several projections, for ranks
+        that tie or carry weights, and for blocks.
+    n_replicates : int, default 999
+        Replicates of the bootstrap.
+    seed : int, default 0
+        Of the bootstrap.
+    blocks : array_like, shape (n_cases,), optional
+        Labels of dependent cases, which are then drawn together; with fewer than 20 blocks the limits are NaN.
+
+    Returns
+    -------
+    PCEInterval
+        Estimate and limits.
+
+    Examples
+    --------
     >>> interval = pce_interval(torch.linspace(0.001, 0.999, 500)[:, None])
     >>> interval.low
     0.0

@@ -144,7 +144,7 @@ class Resampled(NamedTuple):
         often = torch.bincount(cells.flatten(), minlength=n_sets * n_rows).reshape(n_sets, n_rows)
         # whole numbers below 2^24 are exact in single precision
         counts = embedding_bag(self.order, often.float().T.contiguous(), self.ends, mode="sum")
-        counts = counts.T.reshape(n_sets, -1, len(self.curves)).double()
+        counts = counts.T.contiguous().double().reshape(n_sets, -1, len(self.curves))
         return (counts @ self.curves).mT
 
 

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
 from typing import IO, Protocol
@@ -24,6 +24,17 @@ from urllib.parse import urlsplit
 from prerank._progress import Tell, silent
 from prerank._reading import require_regular
 from prerank.io.errors import DataError, DownloadError, IntegrityError, StorageError
+
+
+def data_folder() -> Path | None:
+    """The folder in PRERANK_DATA, or None where the variable is not set."""
+    value = os.environ.get("PRERANK_DATA", "")
+    if not value:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"PRERANK_DATA is {value!r}, which is not a folder; correct it or unset it.")
+    return folder
 
 
 def cache_folder() -> Path:
@@ -177,6 +188,18 @@ class Policy:
     backoff_s: float = 1.0
     schemes: frozenset[str] = frozenset({"https"})
     redirect_hosts: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A server of public repositories: `BASE/owner/repository/commit/path`, and how far to go with it."""
+
+    base: str = "https://raw.githubusercontent.com"
+    policy: Policy = field(default_factory=Policy)
+
+
+GITHUB = Upstream(policy=Policy(redirect_hosts=frozenset({"media.githubusercontent.com"})))
+"""Where files of public repositories are. GitHub may answer from its large-file host, and from no other."""
 
 
 class _Passing(Exception):

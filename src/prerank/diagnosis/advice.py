@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from prerank.calibration.power import NEARLY_BLIND
+from prerank.calibration.testing import NEARLY_BLIND
 from prerank.diagnosis.result import LEVEL, Check
 
 

@@ -77,41 +77,69 @@ def check(
 ) -> Check | GroupedCheck:
     """Is the joint forecast calibrated, and if not, how?
 
-    `y` (N, D) are observations, `forecast` members (N, M, D), an `Ensemble`, a `GaussianMixture` or a torch
-    distribution; NumPy, torch, pandas or xarray. `axes` says what the axes of an array in another order are, such as
-    ("member", "case", "target"). xarray dimensions called case, member and target, or as usual (time, realization, station,
-    lat, lon), are recognised in any order, several of cases or targets together; others take a mapping {"day": "case",
-    "run": "member", "place": "target"}, or a tuple of their names in the order (case, member, target). Dimensions of the
-    same name in y and forecast mean the same. `joint` names the dimensions of xarray objects that are forecast together,
-    ("lead", "station") say, in the order that the targets are to have; all others but that of the members are cases then.
-    `preranks` are those of the paper unless said otherwise.
-
     Labels: where both sides label their cases (an xarray coordinate, a pandas index other than the default `RangeIndex`,
     which means position), the forecast, and all that comes one per case, is put into the order of y; so are targets
     (coordinate, column names), and their labels become their names. What cannot be aligned is refused.
 
     Missing values (NaN, pandas NA, what a NumPy mask hides): a member with one is left out of its case, which is then
     ranked among those present; a case whose observation has one is dropped; both are counted in the notes. y and members
-    of different precision are compared in the coarser one. `scale="pooled"` divides each target by the pooled spread of
-    members and observations; "auto" does so when spreads differ more than tenfold, and says so.
-
-    `case_weights` (N,) weigh the cases (interval and corrected PCE stay empty then). `blocks` (N,) labels dependent
-    cases (a date, say), which then stay together in every replicate, whether or not their members are linked: p-values,
-    intervals (from 20 blocks on), corrected PCE and bands all follow. `observation_weights` (N,) belong to weighted members,
-    see `projected_pit`.
-
-    `by` (N,) labels groups of cases, such as places or seasons: each is tested by itself, p-values are adjusted for the
-    groups too, and the result is a `GroupedCheck`. A DataFrame, or a list of label arrays, crosses several labels.
-    Everything before the tests, such as units, is that of all cases. What comes one per case may also be named: a
-    coordinate of xarray objects, or a level of a pandas index.
+    of different precision are compared in the coarser one.
 
     A forecast that is an xarray array of Dask chunks is read a chunk of cases at a time, twice; if a `distributed.Client` is
-    active its workers do the ranking. The result is that of the same numbers in memory.
+    active its workers do the ranking. The result is that of the same numbers in memory. No result depends on how ties are
+    broken.
 
-    No result depends on how ties are broken. Draws of a distribution, the replicates of the tests and the bootstrap are
-    keyed by `seed` and by `case_ids` (N,), whole numbers or labels; without them cases are named by their position, and
-    then another order of the cases is another set of names.
+    Parameters
+    ----------
+    y : array_like, shape (n_cases, n_targets)
+        Observations: NumPy, torch, pandas or xarray.
+    forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+        Members, an `Ensemble`, a `GaussianMixture` or a torch distribution.
+    preranks : PreRank or sequence of PreRank, optional
+        Those of the paper by default.
+    axes : sequence or dict of str, optional
+        What the axes of an array in another order are, such as ("member", "case", "target"). xarray dimensions called case,
+        member and target, or as usual (time, realization, station, lat, lon), are recognised in any order, several of cases
+        or targets together; others take a mapping {"day": "case", "run": "member", "place": "target"}, or a tuple of their
+        names in the order (case, member, target). Dimensions of the same name in y and forecast mean the same.
+    joint : str or sequence of str, optional
+        The dimensions of xarray objects that are forecast together, ("lead", "station") say, in the order that the targets
+        are to have; all others but that of the members are cases then.
+    scale : {"auto", "pooled", "none"}, default "auto"
+        "pooled" divides each target by the pooled spread of members and observations; "auto" does so when spreads differ
+        more than tenfold, and says so.
+    case_weights : array_like, shape (n_cases,), optional
+        Weights of the cases; interval and corrected PCE stay empty then.
+    observation_weights : array_like, shape (n_cases,), optional
+        Those of the observations where members have weights, see `projected_pit`.
+    blocks : array_like, shape (n_cases,), optional
+        Labels of dependent cases (a date, say), which then stay together in every replicate, whether or not their members
+        are linked: p-values, intervals (from 20 blocks on), corrected PCE and bands all follow.
+    case_ids : array_like, shape (n_cases,), optional
+        Identifiers, whole numbers or labels. Draws of a distribution, the replicates of the tests and the bootstrap are
+        keyed by them and by `seed`; without them cases are named by their position, and then another order of the cases is
+        another set of names.
+    n_draws : int, default 100
+        Draws of a distribution.
+    n_replicates : int, default 999
+        Replicates of the tests.
+    exponent : float, default 1
+        That of the PCE.
+    seed : int, default 0
+        Of everything random.
+    by : array_like, shape (n_cases,), DataFrame or list of array_like, optional
+        Labels of groups of cases, such as places or seasons: each is tested by itself, and p-values are adjusted for the
+        groups too. A DataFrame, or a list of label arrays, crosses several labels. Everything before the tests, such as
+        units, is that of all cases. This, and whatever else comes one per case, may also be named: a coordinate of xarray
+        objects, or a level of a pandas index.
 
+    Returns
+    -------
+    Check or GroupedCheck
+        Prints its verdict and table; of groups where `by` is given.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(1)
     >>> truth = rng.normal(size=(300, 21, 3))
@@ -218,11 +246,25 @@ def _monte_carlo(test: PCETest, n_replicates: int, in_blocks: bool) -> list[str]
 
 @single_threaded()
 def check_pits(pit: Any, names: Sequence[str] | None = None) -> Check:
-    """The same table for PITs computed elsewhere: (N,) or (N, K), one row per column.
+    """The same table for PITs computed elsewhere, one row per column.
 
     p-values are adjusted for the columns in steps, by random signs of whole cases, which keep whatever dependence the
     columns have; of fewer than thirty cases by Holm's method.
 
+    Parameters
+    ----------
+    pit : array_like, shape (n_cases,) or (n_cases, n_columns)
+        PITs; cases with a missing one are dropped.
+    names : sequence of str, optional
+        Names of the columns; those of a DataFrame by default.
+
+    Returns
+    -------
+    Check
+        Without what only a forecast knows, such as power.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> check_pits(np.linspace(0.001, 0.999, 200)).calibrated
     True

@@ -14,7 +14,7 @@ from prerank.arrays.labels import Axes
 from prerank.calibration import PCETest, ProjectedPIT
 from prerank.calibration.checks import require_whole
 from prerank.calibration.evidence import LEVEL
-from prerank.calibration.power import NEARLY_BLIND
+from prerank.calibration.testing import NEARLY_BLIND
 from prerank.diagnosis.checking import check_of
 from prerank.diagnosis.execution import Asked, MemorySource, pits_and_test, prepare
 from prerank.diagnosis.result import Check

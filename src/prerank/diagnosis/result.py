@@ -16,9 +16,9 @@ from prerank.calibration import PCETest, ProjectedPIT, describe_shape, histogram
 from prerank.calibration.confidence import pce_intervals
 from prerank.calibration.evidence import LEVEL
 from prerank.calibration.null import in_quadrature
-from prerank.calibration.power import NEARLY_BLIND
 from prerank.calibration.projected_pits import PreRankPIT
 from prerank.calibration.rank_intervals import Intervals
+from prerank.calibration.testing import NEARLY_BLIND
 from prerank.diagnosis.plotdata import panels
 from prerank.plotting.panels import PlaneHistogram, PreRankPanel
 from prerank.plotting.tables import bullets, p_text, render

@@ -452,12 +452,26 @@ class Cases:
 def as_ensemble(values: Any, y: Any = None, axes: Axes | None = None) -> Ensemble:
     """An `Ensemble` from an array whose axes are named, in any order.
 
-    `axes` says what each axis of `values` is, e.g. ("member", "case", "target") for the sample-first layout of PyMC, sbi
-    and torch. Without it the layout is (case, member, target), and a shape that contradicts `y` (N, D), or fits it in two
-    ways, is refused. xarray dimensions called case, member and target are recognised; others are named by `axes`, as a
-    mapping {"time": "case", "number": "member", "station": "target"} or as a tuple of the dimensions in the order (case,
-    member, target), or by y, if they are called as there.
+    Parameters
+    ----------
+    values : array_like
+        Members along cases, members and targets.
+    y : array_like, shape (n_cases, n_targets), optional
+        Observations: a shape that contradicts them, or fits them in two ways, is refused, and dimensions that are called as
+        theirs mean the same.
+    axes : sequence or dict of str, optional
+        What each axis of `values` is, such as ("member", "case", "target") for the sample-first layout of PyMC, sbi and
+        torch; (case, member, target) by default. xarray dimensions called so are recognised; others are named as a mapping
+        {"time": "case", "number": "member", "station": "target"} or as a tuple of the dimensions in the order (case, member,
+        target).
 
+    Returns
+    -------
+    Ensemble
+        Members (n_cases, n_members, n_targets).
+
+    Examples
+    --------
     >>> as_ensemble(torch.zeros(100, 8, 3), axes=("member", "case", "target")).members.shape
     torch.Size([8, 100, 3])
     """

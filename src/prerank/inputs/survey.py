@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.arrays.fill_values import Fills, fills_of, refuse_fill_values
 from prerank.forecasts.ensemble import Ensemble
+from prerank.inputs.checks import Fills, fills_of, refuse_fill_values
 from prerank.inputs.rescaling import Magnitudes
 
 

@@ -54,21 +54,33 @@ def old_pit_panel(ax: Axes, observed: np.ndarray, corrected: np.ndarray, top: fl
     return ax
 
 
-def over_time_figure(table: Mapping[str, Any], unit: str = "") -> Figure:
+def over_time_figure(table: Mapping[str, Any], unit: str = "", names: tuple[str, str] = ("before", "after")) -> Figure:
     """Energy scores and calibration before and after a correction, period by period.
 
-    Takes what `prerank.diagnosis.compare_over_time` returns; `unit` is that of the targets. The dashed line is what is
-    expected of a calibrated forecast.
+    The dashed line is what is expected of a calibrated forecast.
+
+    Parameters
+    ----------
+    table : Mapping of str to sequence
+        What `prerank.diagnosis.compare_over_time` returns.
+    unit : str, optional
+        Unit of the targets.
+    names : tuple of str, default ("before", "after")
+        What the two forecasts are called.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Two panels: energy score, and PCE over expected.
     """
     first, place = [_short(label) for label in table["first"]], np.arange(len(table["first"]))
     with quiet_style():
         figure = new_figure(6.4, 4.2)
         upper, lower = figure.subplots(2, 1, sharex=True)
         for ax, name in ((upper, "energy score"), (lower, "PCE over expected")):
-            for when, colour, mark in (("before", GREY, "o"), ("after", BLUE, "s")):
-                ax.plot(
-                    place, np.asarray(table[f"{name} {when}"]), color=colour, lw=1.3, marker=mark, ms=3.5, label=when
-                )
+            for when, called, colour, mark in (("before", names[0], GREY, "o"), ("after", names[1], BLUE, "s")):
+                values = np.asarray(table[f"{name} {when}"])
+                ax.plot(place, values, color=colour, lw=1.3, marker=mark, ms=3.5, label=called)
             ax.set_ylabel(f"{name}, {unit}" if unit and ax is upper else name)
             ax.set_ylim(bottom=0.0)
         lower.axhline(1.0, color=GREY, lw=0.6, ls=(0, (3, 2)))

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +24,7 @@ from prerank.inputs import Cases
 from prerank.recalibration.held_out import correctable, usable
 from prerank.recalibration.order import Order
 from prerank.recalibration.recalibrator import Recalibrator
-from prerank.recalibration.time_split import in_order_of_time
+from prerank.recalibration.time_split import as_dates, in_order_of_time
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,10 +67,6 @@ class IssuedForecasts:
         One for each period, in the order of time.
     notes : tuple of str
         What was left out.
-
-    Examples
-    --------
-    See `recalibrate_over_time`, which returns it.
     """
 
     issues: tuple[Issue, ...]
@@ -348,7 +343,7 @@ class _Past(NamedTuple):
             if isinstance(self.window, int | np.integer):
                 begin = max(0, end - require_whole(self.window, "window"))
             else:
-                times = _as_times(self.names, self.window, "window")
+                times = as_dates(self.names, self.window, "window")
                 begin = int((times <= times[end - 1] - self.window).sum())
         places = self.numbers[self.cases.index.kept.cpu().numpy()]
         inside = np.flatnonzero((places >= begin) & (places < end))
@@ -358,7 +353,7 @@ class _Past(NamedTuple):
         """How many of the times, the first ones, have been observed."""
         if isinstance(self.delay, int | np.integer):
             return max(0, start - require_whole(self.delay, "delay", at_least=0))
-        times = _as_times(self.names, self.delay, "delay")
+        times = as_dates(self.names, self.delay, "delay")
         return min(start, int((times + self.delay <= times[start]).sum()))
 
     def enough(self, some: Tensor) -> bool:
@@ -393,23 +388,6 @@ class _Past(NamedTuple):
             digest.update(b"-" if part is None else f"{part.dtype} {tuple(part.shape)}".encode())
             digest.update(b"" if part is None else part.detach().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
-
-
-def _as_times(names: Any, step: Any, what: str) -> Any:
-    """Distinct times as dates, from which a time step can be taken."""
-    import pandas as pd  # which loads slowly
-
-    if not isinstance(step, timedelta | np.timedelta64 | pd.DateOffset):
-        raise TypeError(f"{what}={step!r}: give a number of times, or a timedelta for times that are dates")
-    if pd.api.types.is_numeric_dtype(names):
-        raise TypeError(f"{what}={step!r} is for times that are dates, and these are numbers; give a number of times")
-    try:
-        return pd.DatetimeIndex(names)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"{what}={step!r} is for times that are dates, such as 2024-01-31, and the first of these is "
-            f"{label_text(names[0])}; give a number of times"
-        ) from None
 
 
 def _plain(cases: Cases) -> Cases:

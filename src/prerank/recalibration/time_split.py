@@ -1,6 +1,7 @@
 """Earlier cases to learn from and later ones to judge by."""
 
 import re
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,6 +93,23 @@ def in_order_of_time(times: Any) -> tuple[np.ndarray, Any]:
     numbers, names = coded_labels(column)
     refuse_day_first(names)
     return numbers, names
+
+
+def as_dates(names: Any, step: Any, what: str) -> Any:
+    """Distinct times as dates, from which a time step can be taken."""
+    import pandas as pd  # which loads slowly
+
+    if not isinstance(step, timedelta | np.timedelta64 | pd.DateOffset):
+        raise TypeError(f"{what}={step!r}: give a number of times, or a timedelta for times that are dates")
+    if pd.api.types.is_numeric_dtype(names):
+        raise TypeError(f"{what}={step!r} is for times that are dates, and these are numbers; give a number of times")
+    try:
+        return pd.DatetimeIndex(names)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{what}={step!r} is for times that are dates, such as 2024-01-31, and the first of these is "
+            f"{label_text(names[0])}; give a number of times"
+        ) from None
 
 
 def span_of(names: Any) -> str:

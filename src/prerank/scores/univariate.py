@@ -9,6 +9,7 @@ from prerank.arrays import as_tensor
 from prerank.arrays.conversion import accepts_arrays
 from prerank.forecasts import Ensemble
 from prerank.inputs.layout import refuse_swapped
+from prerank.preranks.rank_counts import ascending
 from prerank.scores.estimators import Estimator, Fair, Members, over_cases, pair
 from prerank.scores.inputs import observations_and_members
 
@@ -92,7 +93,12 @@ def _mean_difference(points: Tensor, left: Tensor, right: Tensor) -> Tensor:
     `left` and `right` (n, M) are the shares of the points in either distribution.
     """
     # stable, so that the subgradient of tied members is the same on every device
-    ordered, order = points.mT.contiguous().sort(stable=True)
+    columns = points.mT.contiguous()
+    if points.requires_grad:
+        ordered, order = columns.sort(stable=True)
+    else:
+        order = ascending(columns).order
+        ordered = columns.gather(-1, order)
     below_left, below_right = (
         share[:, None, :].expand_as(order).gather(-1, order).cumsum(-1) for share in (left, right)
     )

@@ -4,27 +4,14 @@
 platform's cache folder. Upstream is reached over HTTPS only.
 """
 
-import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from prerank._progress import progress_bar, silent
-from prerank.datasets.download import GitBlob, Policy, cache_folder, download, matches
+from prerank.datasets.download import GITHUB, GitBlob, Upstream, cache_folder, data_folder, download, matches
 from prerank.io import DataError, DownloadError, IntegrityError
 from prerank_paper.datasets.catalogue import PAPER_DATASETS, Copy, Dataset
 from prerank_paper.datasets.mirror import MirrorEntry, entries, raw_file
-
-
-@dataclass(frozen=True)
-class Upstream:
-    """A server of public repositories: `BASE/owner/repository/commit/path`, and how far to go with it."""
-
-    base: str = "https://raw.githubusercontent.com"
-    policy: Policy = field(default_factory=Policy)
-
-
-GITHUB = Upstream(policy=Policy(redirect_hosts=frozenset({"media.githubusercontent.com"})))
-"""Where the catalogue's files are. GitHub may answer from its large-file host, and from no other."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +42,6 @@ class Elsewhere:
 
 
 DatasetSource = CleanedHere | RawHere | Cached | Elsewhere
-
-
-def data_folder() -> Path | None:
-    """The folder in PRERANK_DATA, or None where the variable is not set."""
-    value = os.environ.get("PRERANK_DATA", "")
-    if not value:
-        return None
-    folder = Path(value).expanduser()
-    if not folder.is_dir():
-        raise DataError(f"PRERANK_DATA is {value!r}, which is not a folder; correct it or unset it.")
-    return folder
 
 
 def locate(dataset: Dataset) -> DatasetSource:

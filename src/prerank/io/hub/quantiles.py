@@ -32,8 +32,10 @@ class Quantiles(NamedTuple):
         What was noticed on the way, a sentence each.
     block : str or None
         Kept column that says which cases depend on each other: the rounds of a hub.
-    lower, upper : float or None
-        Limits of the values, where `hub-config/tasks.json` gives them.
+    lower : float or None
+        Smallest possible value, where `hub-config/tasks.json` gives it.
+    upper : float or None
+        Largest possible value, where it gives it.
     """
 
     y: pd.DataFrame
