@@ -303,6 +303,11 @@ def test_real_ensembles_on_the_page_are_those_of_the_record():
     ]
     said = " ".join(page.split())
     assert f"better by {-copula[0]:.1f} block errors ({-copula[1]:.1f} with blocks of twice the length" in said
+    scores = [
+        [float(rows[split, name]["law of errors"]["ES of draws"]) for split in ("time", "doubled")]
+        for name in ("prices_de", "prices_np", "prices_igep", "temperature", "mjo")
+    ]
+    assert f"by at most {max(100 * abs(b / a - 1) for a, b in scores):.1f} %" in said
     about, order = (
         [in_errors(key, "law of errors", name, "ECC") for key in judged] for name in ("ES of M", "ES in order")
     )
