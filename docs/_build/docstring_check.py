@@ -17,7 +17,10 @@ from typing import Any
 from numpydoc.docscrape import get_doc_object
 from numpydoc.validate import Validator, validate
 
-DONE = ("scores", "preranks", "forecasts", "models", "datasets", "io", "plotting", "arrays", "randomness", "training", "regression")
+DONE = (
+    *("scores", "preranks", "forecasts", "models", "datasets", "io", "plotting", "arrays", "randomness", "training"),
+    *("regression", "recalibration"),
+)
 PACKAGES = (
     *("", "arrays", "calibration", "datasets", "diagnosis", "forecasts", "inputs", "io", "models", "plotting"),
     *("preranks", "randomness", "recalibration", "regression", "scores", "training"),
