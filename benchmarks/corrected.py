@@ -3,8 +3,8 @@
     python benchmarks/corrected.py --old DIR DIR       other source trees in turn with this one, into results/corrected
     python benchmarks/corrected.py --quick             a few cases, to see it work
 
-Forecasts are mixtures of two Gaussians with independent targets; what happens is correlated and skewed. All trees load
-the same `Recalibrator`, which this one has fitted on 1,000 cases. Each measurement is a process of its own with
+Forecasts are mixtures of two Gaussians with independent targets; what happens is correlated and skewed. Every tree fits
+its `Recalibrator` on the same 1,000 cases. Each measurement is a process of its own with
 `--threads` threads, after a call on a few cases. `share` is the effective share of the pools of what was fitted.
 """
 
@@ -112,19 +112,21 @@ def measure(
     record: bool,
 ) -> list[dict[str, Any]]:
     """Records of all trees in turn; cells are (task, targets, cases)."""
-    found, shares = [], {}
+    found: list[dict[str, Any]] = []
+    shares: dict[tuple[str, int], float] = {}
     if cells[0][0] != "fit":
         for n_targets in sorted({cell[1] for cell in cells}):
             n_cases = min(N_FITTED, 2 * max(cell[2] for cell in cells))
-            share = _elsewhere("prepare", n_cases, n_targets, ROOT, threads, folder)["effective"]
-            shares[n_targets] = round(share, 3)
-            print(f"{n_targets} targets: effective share {share:.0%}", flush=True)
+            for name, tree in trees.items():
+                share = _elsewhere("prepare", n_cases, n_targets, tree, threads, folder)["effective"]
+                shares[name, n_targets] = round(share, 3)
+                print(f"{name}, {n_targets} targets: effective share {share:.0%}", flush=True)
     for repeat in range(n_repeats):
         for task, n_targets, n_cases in cells:
             for name, tree in trees.items():
                 if name != "now" and repeat >= n_repeats_old:
                     continue
-                share = shares.get(n_targets, "")
+                share = shares.get((name, n_targets), "")
                 row = dict(zip(FIELDS, (name, task, n_targets, n_cases, threads, share, repeat), strict=False))
                 found.append({**row, **_elsewhere(task, n_cases, n_targets, tree, threads, folder)})
                 print(*found[-1].values(), flush=True)
@@ -149,7 +151,7 @@ def _record(found: list[dict[str, Any]]) -> None:
 def _elsewhere(task: str, n_cases: int, n_targets: int, tree: Path, threads: int, folder: Path) -> dict[str, float]:
     """`one` in a process of its own, with the sources of a tree."""
     own = {"PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": str(threads), "PRERANK_NUM_THREADS": str(threads)}
-    learnt = folder / f"{n_targets}.safetensors"
+    learnt = folder / f"{'now' if tree == ROOT else tree.name}-{n_targets}.safetensors"
     words = [sys.executable, __file__, "--one", task, str(n_cases), str(n_targets), str(learnt)]
     done = subprocess.run(words, env={**os.environ, **own}, capture_output=True, text=True)
     if done.returncode:

@@ -2,9 +2,9 @@
 
     python benchmarks/estimator_time.py [DATASETS ...]       # results/estimator/time.csv and time.md
 
-Datasets that the record has are not fitted again, but with `--again`. A fit gets the paper's training and validation rows.
-Wall-clock time is that of the machine and of who else is on it; processor time is the process's own, all threads together.
-Ratios are those of one run. Calibrated models are timed with the first seed alone.
+Datasets that the record has are not fitted again, but with `--again`. A fit gets the paper's training and validation
+rows. Wall-clock time is that of the machine and of who else is on it; processor time is the process's own, all threads
+together. Ratios are those of one run. Calibrated models are timed with the first seed alone.
 """
 
 import argparse

@@ -66,7 +66,7 @@ html_context = {"default_mode": "auto"}
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "install": [], "recipes": []}
 html_theme_options = {
     "logo": {"text": "prerank"},
     "navbar_align": "left",

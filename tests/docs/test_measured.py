@@ -163,11 +163,17 @@ def test_what_corrected_forecasts_take_is_what_was_recorded():
         own = [r for r in found if r["tree"] == tree and all(r[k] == row[k] for k in same)]
         return statistics.median(float(r["cpu_seconds"]) for r in own)
 
-    shown = [row for row in found if row["tree"] == "c8a8c6b"]
-    assert {"check plain", "check corrected"} <= {row["task"] for row in shown}
+    shown = [row for row in found if row["tree"] == "now" and row["task"] != "fit"]
+    assert {(row["task"], row["targets"]) for row in shown} >= {
+        (f"check {kind}", targets) for kind in ("plain", "corrected") for targets in ("2", "4", "16")
+    }
     for row in shown:
         cells = [row["targets"], row["task"], f"{int(row['cases']):,}"]
         assert f"| {' | '.join(cells)} | {seconds('now', row):.2f} |" in SPEED
+    shares = [float(row["share"]) for row in shown if row["task"] == "check corrected" and row["repeat"] == "0"]
+    assert f"effective shares of {', '.join(f'{100 * share:.0f} %' for share in shares)}" in SPEED
+    fit = next(row for row in found if row["task"] == "fit" and row["tree"] == "now")
+    assert f"{int(fit['cases']):,} cases of {fit['targets']} targets takes {float(fit['cpu_seconds']):.0f} s" in SPEED
 
 
 def test_what_a_check_takes_and_how_it_grows_is_what_was_recorded(benchmark_script):
@@ -304,3 +310,22 @@ def test_calibrated_ensembles_on_the_page_are_those_of_the_record():
     assert f"{count} repetitions of 18 kinds: something is changed in {percent(changed)}" in page
     assert f"the energy score is worse by {100 * lost:.2f} % on average" in page
     assert f"a check rejects {percent(before)} before and {percent(after)} after" in page
+
+
+def medians(rows, *keys, value):
+    """The median of a column for each combination of others."""
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(float(row[value]))
+    return {group: statistics.median(values) for group, values in groups.items()}
+
+
+def test_what_a_penalty_costs_on_a_flow_is_that_of_the_record():
+    said = read(ROOT / "docs" / "guide" / "training.md").split("## What a penalty costs")[1].split("## ")[0]
+    rows = [row for row in records("penalty/steps.csv") if row["tree"] == "now"]
+    cost = medians(rows, "flow", "draws", "penalty", value="milliseconds")
+    columns = [(flow, draws) for flow in ("coupling", "autoregressive") for draws in ("4", "16")]
+    without = [cost[(*column, "without")] for column in columns]
+    for penalty in dict.fromkeys(row["penalty"] for row in rows if row["penalty"] != "without"):
+        ratios = [f"{cost[(*column, penalty)] / base:.1f}" for column, base in zip(columns, without, strict=True)]
+        assert f"| {penalty} | {' | '.join(ratios)} |" in said

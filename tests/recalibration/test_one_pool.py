@@ -122,6 +122,20 @@ def test_chunks_change_nothing(monkeypatch):
         assert torch.equal(one.observed.lower, other.observed.lower)
 
 
+def test_directions_of_a_second_tilt_do_not_know_the_draws_that_it_is_fitted_to():
+    law = tilted(6)
+    members, exponent = law._kept
+    expected, before = (
+        law.reference_covariance,
+        OldPITs((PCA(),), 50, 0).learnt(law, torch.arange(6)).parts[0].projection,
+    )
+    second = torch.arange(members.shape[1]) >= members.shape[1] // 2
+    law._kept = torch.where(second[:, None], 9.0 * members.flip(-1), members), exponent
+    assert torch.equal(law.reference_covariance, expected)
+    after = OldPITs((PCA(),), 50, 0).learnt(law, torch.arange(6)).parts[0].projection
+    assert torch.equal(before.directions, after.directions)
+
+
 def test_an_empirical_rank_has_no_copies_of_the_observation_among_its_draws():
     law = tilted(30)
     y = law.ensemble(1, seed=5).members[:, 0]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-POOL_PER_DRAW = 1
+POOL_PER_DRAW = 2
 MOST_KEPT = 1 << 26  # numbers of a pool that is kept
 LARGEST_POOL = 10  # times the usual one: beyond it a few copies cost less than draws
 
@@ -463,8 +463,8 @@ class Tilted(Distribution):
         return Ensemble(drawn), PoolView(self, seed, case_ids, points=known, exponent=exponent, unit=unit)
 
     def _points_to_rank(self, n_draws: int) -> int:
-        """Points of a pool that is worth `POOL_PER_DRAW` draws for every one that is ranked."""
-        return min(math.ceil(POOL_PER_DRAW * n_draws / self.share), max(self.largest, POOL_PER_DRAW * n_draws))
+        """Points of a pool that is worth as many draws as are ranked: ranks are exact for any, and more add no power."""
+        return min(math.ceil(n_draws / self.share), max(self.largest, n_draws))
 
     def in_units(self, units: Tensor) -> Distribution:
         """The same forecast with each target divided by a number (D,).
