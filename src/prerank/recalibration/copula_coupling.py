@@ -368,7 +368,7 @@ def members_in_order(forecast: GaussianMixture, members: Ensemble, seed: int = 0
     Returns
     -------
     Ensemble
-        Members (n_cases, n_members, n_targets).
+        Members (n_cases, n_members, n_targets), in double precision.
 
     See Also
     --------
@@ -381,7 +381,7 @@ def members_in_order(forecast: GaussianMixture, members: Ensemble, seed: int = 0
     >>> members_in_order(law, raw).members[0]
     tensor([[-0.6745,  0.0000],
             [ 0.6745, -0.6745],
-            [ 0.0000,  0.6745]])
+            [ 0.0000,  0.6745]], dtype=torch.float64)
     """
     if not isinstance(forecast, GaussianMixture):
         raise TypeError(

@@ -101,7 +101,6 @@ class Recalibrator(BaseEstimator):
     --------
     recalibrate_over_time : a fit every few times, on what was known by then
     CalibratedRegressorCV : an estimator and its correction in one
-    prerank.plotting.recalibration.recalibration_figure : draws `densities_`
 
     Examples
     --------
@@ -323,7 +322,10 @@ class Recalibrator(BaseEstimator):
 
     @property
     def densities_(self) -> dict[str, PITDensities]:
-        """Densities of the old PITs by pre-rank, of the first tilt that changes a forecast, or else of the first."""
+        """Densities of the old PITs by pre-rank, of the first tilt that changes a forecast, or else of the first.
+
+        For `prerank.plotting.recalibration.recalibration_figure`.
+        """
         check_is_fitted(self, "steps_")
         tilts = [step for step in self.steps_ if isinstance(step, FittedTilt)]
         if not tilts:
