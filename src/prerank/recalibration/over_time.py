@@ -37,8 +37,10 @@ class Issue(NamedTuple):
 
     Attributes
     ----------
-    first, last : object
-        The first and the last of their times.
+    first : object
+        The first of their times.
+    last : object
+        The last of their times.
     cases : ndarray of int, shape (n_cases,)
         Their positions among the cases that were given, in the order of time.
     n_learnt : int
@@ -222,7 +224,7 @@ def recalibrate_over_time(
         What the axes of arrays, and the dimensions of xarray objects, are; as for `check`.
     member_names : sequence of str, optional
         Names of members that are models of their own, as in `Recalibrator.fit`.
-    folder : path, optional
+    folder : str or path-like, optional
         Where fits are kept, in files that `Recalibrator.load` reads.
 
     Returns
