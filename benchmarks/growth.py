@@ -67,7 +67,7 @@ def work_of(contender: str, size: dict[str, int]) -> Callable[[], object]:
     import torch
 
     from prerank import Ensemble, Marginal, check, pce_test, projected_pit
-    from scores import _contender
+    from score_times import _contender
 
     n_cases, n_members, n_targets = size["cases"], size["members"], size["targets"]
     points = np.random.default_rng(1).normal(size=(size["models"], n_cases, n_members + 1, n_targets))

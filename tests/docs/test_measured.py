@@ -189,6 +189,17 @@ def test_what_a_check_takes_and_how_it_grows_is_what_was_recorded(benchmark_scri
         assert line in decision
 
 
+def test_what_scores_take_beside_other_packages_is_what_was_recorded(benchmark_script):
+    found = records("scores/scores.csv")
+    lines = benchmark_script("score_times").table(found)
+    assert len(lines) == 2 + 5 * 3
+    for line in lines:
+        assert line in SPEED
+    others = {(row["contender"].split()[0], row["version"]) for row in found if row["contender"] != "prerank"}
+    for name, version in others:
+        assert f"{name} {version}" in SPEED
+
+
 def test_what_a_start_takes_is_what_was_recorded():
     found = records("startup/startup.csv")
 
