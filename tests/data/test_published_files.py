@@ -99,15 +99,16 @@ def test_a_hub_with_three_models(reader) -> None:
 
 def test_a_hub_by_model_and_place(reader) -> None:
     found = result_of(typed("--by model", "--by location"), "--prerank", "location", "--prerank", "dependency")
+    arrays = [_arrays_of(model) for model in MODELS]
+    y, members = (np.concatenate([each[k] for each in arrays]) for k in range(2))
+    firsts = [_rows_of(model).groupby(["reference_date", "location"], sort=True).head(1) for model in MODELS]
+    places = np.concatenate([first["location"].to_numpy() for first in firsts])
+    labels = pd.DataFrame({"model": np.repeat(MODELS, [len(first) for first in firsts]), "location": places})
+    expected = check(y, members, [Location(), Dependency()], by=labels)
+    assert {group["group"] for group in found["groups"]} == {_called(*name) for name in expected.checks}
     by_name = {group["group"]: group for group in found["groups"]}
-    places = {model: np.unique(_rows_of(model)["location"]) for model in MODELS}
-    assert set(by_name) == {_called(model, place) for model in MODELS for place in places[model]}
-    y, members, _ = _arrays_of("UMass-trends_ensemble")
-    first = _rows_of("UMass-trends_ensemble").groupby(["reference_date", "location"], sort=True).head(1)
-    for place in ("US", "06"):
-        there = (first["location"] == place).to_numpy()
-        alone = check(y[there], members[there], [Location(), Dependency()])
-        assert_same(by_name[_called("UMass-trends_ensemble", place)], alone)
+    for name, one in expected.checks.items():
+        assert_same(by_name[_called(*name)], one)
 
 
 def _called(model: str, place: str) -> str:
@@ -140,9 +141,7 @@ def test_a_hindcast_of_days(reader) -> None:
     xr = pytest.importorskip("xarray")
     with xr.open_dataset(REAL / "netcdf" / "GMAO-GEOS-V2p1.RMM1.nc", decode_times=False) as one:
         forecast = one["RMM1"].transpose("S", "M", "L").load()
-    with xr.open_dataset(
-        REAL / "netcdf" / "RMM1.observed.interannual.1974-06.2017-07.nc", decode_times=False
-    ) as other:
+    with xr.open_dataset(REAL / "netcdf" / "RMM1.observed.interannual.1974-06.2017-07.nc", decode_times=False) as other:
         observed = other["rmm1"].dropna("time").load()  # 145 values at the end have neither time nor value
     starts = pd.Timestamp("1960-01-01") + pd.to_timedelta(forecast["S"].values.astype(int), unit="D")
     dates = pd.Timestamp("1974-06-03") + pd.to_timedelta(observed["time"].values.astype(int), unit="D")

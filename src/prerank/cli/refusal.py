@@ -23,7 +23,7 @@ _USAGE: Any = typer.BadParameter.__mro__[1]  # click's UsageError, or that of ty
 
 
 class Commands(TyperGroup):
-    """Commands whose refusals are one line (bad values, a full disk, a damaged file, an empty option) and flags take nothing."""
+    """Commands whose refusals are one line: bad values, a full disk, a damaged file, an empty option. Flags show no type."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Its options, in whose help a flag has no type."""
