@@ -63,8 +63,8 @@ def of_product(step: Callable[[Set], Any], window: bool = False) -> Callable[[Re
     def of(record: Record) -> Issued:
         about = record.about
         issued = recalibrate_over_time(
-            record.members.numpy(),
             record.y.numpy(),
+            record.members.numpy(),
             record.place,
             recalibrator=Recalibrator(steps=[step(about)], gap=1 if about.gap >= about.block > 1 else 0),
             every=2 * about.block,

@@ -158,7 +158,7 @@ def recalibration_over_time() -> None:
     y = y + np.linspace(0, 2, len(days))[:, None]
     recalibrator = Recalibrator([Marginal(), Location(), Scale()])
     issued = recalibrate_over_time(
-        members, y, days, recalibrator=recalibrator, every=60, delay=2, window=180, first=365
+        y, members, days, recalibrator=recalibrator, every=60, delay=2, window=180, first=365
     )
     once = recalibrator.fit(members[:363], y[:363]).transform(members[issued.cases])
     times = days[issued.cases]

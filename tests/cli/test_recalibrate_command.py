@@ -317,8 +317,8 @@ def test_as_time_goes_on_the_command_is_the_function(found, past, tmp_path):
     options = ("--every", 15, "--delay", 2, "--window", 30, "--fits", kept, "--seed", SEED)
     told = document(past / "past.csv", "--out", out, *options)
     issued = recalibrate_over_time(
-        found.members,
         found.y.to_numpy(),
+        found.members,
         range(N_CASES),
         recalibrator=Recalibrator([Location()], seed=SEED),
         every=15,

@@ -9,7 +9,7 @@ from scipy.stats import kstest, kstwobign, norm
 
 from prerank import Ensemble, GaussianMixture, Marginal, projected_pit
 from prerank.calibration import RandomisedRank
-from prerank.recalibration import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle
+from prerank.recalibration import EnsembleCopulaCoupling, RecalibratedMargins, SchaakeShuffle, members_in_order
 from prerank.recalibration.quantiles import Components, from_normal_scores, normal_scores
 
 FAR = float(kstwobign.isf(1e-6))  # of sqrt(n) times the distance of two CDFs
@@ -144,3 +144,22 @@ def test_bad_input_gets_a_sentence():
     other = torch.distributions.Independent(torch.distributions.Laplace(torch.zeros(30, 3), torch.ones(30, 3)), 1)
     with pytest.raises(TypeError, match=r"CDFs of an Independent .*equally_weighted_draws"):
         EnsembleCopulaCoupling().fit(other, y)
+
+
+def test_members_in_order_are_quantiles_of_the_law_in_the_order_of_the_raw_members():
+    """Of a mixture of two Gaussians, whose CDF at the members is m / (M + 1); others than a mixture are refused."""
+    generator = torch.Generator().manual_seed(3)
+    raw = Ensemble(torch.randn(4, 9, 2, generator=generator).double())
+    loc = torch.tensor([[-1.0, 0.0], [2.0, 1.0]]).double().expand(4, 2, 2)
+    law = GaussianMixture(torch.zeros(4, 2).double(), loc, torch.eye(2).double().expand(4, 2, 2, 2))
+    found = members_in_order(law, raw).members
+    assert torch.equal(found.argsort(1), raw.members.argsort(1))
+    cdf = torch.distributions.Normal(loc[:, None], 1.0).cdf(found[:, :, None]).mean(2)
+    wanted = torch.arange(1, 10).double() / 10
+    torch.testing.assert_close(cdf.sort(1).values, wanted[:, None].expand(4, 9, 2), rtol=0, atol=1e-6)
+    with pytest.raises(TypeError, match="members_in_order takes a GaussianMixture"):
+        members_in_order(raw, raw)
+    with pytest.raises(ValueError, match="raw Ensemble of the same 4 cases and 2 targets"):
+        members_in_order(law, Ensemble(raw.members[:3]))
+    with pytest.raises(ValueError, match="the members carry weights"):
+        members_in_order(law, Ensemble(raw.members, torch.rand(4, 9).double()))

@@ -33,6 +33,8 @@ def labelled(members, names, n_first=0):
         (["DNN 1", "DNN 2", "LEAR 56", "LEAR 84"], True),
         (["m01", "m02"], False),
         (["r1i1p1f1", "r2i1p1f1"], False),
+        (["c00", "p01", "p02", "p03"], False),  # a control run and its perturbations
+        (["GFS", "GFS2", "ICON"], True),
         (["1", "2"], False),
         ([1, 2], False),
         (["GFS", "GFS", "ICON"], False),  # which tells no two apart
@@ -124,7 +126,7 @@ def test_names_of_tables_are_kept_on_the_way():
 
 def test_over_time_names_are_known_too():
     members, y = of_different_quality(60)
-    issued = recalibrate_over_time(members, y, range(60), first=40, every=20, member_names=MODELS)
+    issued = recalibrate_over_time(y, members, range(60), first=40, every=20, member_names=MODELS)
     assert issued.issues[0].recalibrator.member_names_ == MODELS
 
 

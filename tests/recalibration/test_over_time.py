@@ -46,14 +46,14 @@ def test_what_was_not_yet_observed_changes_no_bit(kind, delay, unknown, window):
     members, y = biased(80)
     forecast = members if kind == "members" else as_mixture(members)
     options = {"recalibrator": SHIFTED, "every": 10, "delay": delay, "window": window, "first": 40}
-    before = recalibrate_over_time(forecast, y, DAYS, **options).issues
+    before = recalibrate_over_time(y, forecast, DAYS, **options).issues
     for start, place in ((60, 2), (50, 1)):
         other = y.copy()
         other[start - unknown :] += np.random.default_rng(1).normal(size=other[start - unknown :].shape)
-        after = recalibrate_over_time(forecast, other, DAYS, **options).issues
+        after = recalibrate_over_time(other, forecast, DAYS, **options).issues
         assert all(same(before[k].forecast, after[k].forecast) for k in range(place + 1))
         other[start - unknown - 1] += 1  # the last that was known
-        later = recalibrate_over_time(forecast, other, DAYS, **options).issues
+        later = recalibrate_over_time(other, forecast, DAYS, **options).issues
         assert not same(before[place].forecast, later[place].forecast)
         assert all(same(before[k].forecast, later[k].forecast) for k in range(place))
 
@@ -66,7 +66,7 @@ def test_every_fit_is_the_plain_fit_on_the_past(window, first_known, step):
     members, y = biased(80)
     recalibrator = Recalibrator(steps=[step])
     issued = recalibrate_over_time(
-        members, y, DAYS, recalibrator=recalibrator, every=20, delay=2, window=window, first=40
+        y, members, DAYS, recalibrator=recalibrator, every=20, delay=2, window=window, first=40
     )
     issue = issued.issues[1]
     assert issue.first == DAYS[60]
@@ -82,7 +82,7 @@ def test_on_stationary_cases_it_comes_near_the_fit_on_all():
     forecast = as_mixture(members)
     whole = SHIFTED.fit(forecast, y).steps_[0]
     distances = []
-    for issue in recalibrate_over_time(forecast, y, range(1500), recalibrator=SHIFTED, every=350, first=50).issues:
+    for issue in recalibrate_over_time(y, forecast, range(1500), recalibrator=SHIFTED, every=350, first=50).issues:
         step = issue.recalibrator.steps_[0]
         # a mean of n errors, all of which but the last ones are in the other: 4.5 standard errors of two targets and 5 fits
         error = 0.55 * (1 / issue.n_learnt - 1 / 1500) ** 0.5
@@ -100,7 +100,7 @@ def test_a_signal_that_only_the_future_has_gains_nothing():
     own = SHIFTED.fit(as_mixture(members[:12]), y[:12])  # the signal is there for whoever looks ahead
     assert float((own.steps_[0].shift - signs[0]).abs().max()) < 0.6
     issued = recalibrate_over_time(
-        as_mixture(members), y, range(480), recalibrator=SHIFTED, every=12, window=12, first=12
+        y, as_mixture(members), range(480), recalibrator=SHIFTED, every=12, window=12, first=12
     )
     observed = y[issued.cases]
     values = energy_score(observed, as_mixture(members[issued.cases])) - energy_score(observed, issued.ensemble(50))
@@ -112,7 +112,7 @@ def test_a_drift_is_followed():
     members, y = biased(400, bias=np.linspace(0, 4, 400))
     law = as_mixture(members)
     issued = {
-        window: recalibrate_over_time(law, y, range(400), recalibrator=SHIFTED, every=25, window=window, first=100)
+        window: recalibrate_over_time(y, law, range(400), recalibrator=SHIFTED, every=25, window=window, first=100)
         for window in (None, 50)
     }
     once = SHIFTED.fit(as_mixture(members[:100]), y[:100]).transform(as_mixture(members[100:]))
@@ -153,21 +153,21 @@ def test_interrupted_and_called_again_nothing_is_lost(kind, tmp_path, monkeypatc
         tilt = Tilt(n_draws=32, n_reference=40, pool=60, by_features=True, degree=2)
         options |= {"recalibrator": Recalibrator(steps=[Affine(), tilt]), "features": np.sin(np.arange(80.0))}
         forecast = as_mixture(members)
-    whole = recalibrate_over_time(forecast, y, DAYS, **options)
+    whole = recalibrate_over_time(y, forecast, DAYS, **options)
     with monkeypatch.context() as patched:
         counting(patched, at_most=2)
         with pytest.raises(Stopped):
-            recalibrate_over_time(forecast, y, DAYS, folder=tmp_path, **options)
+            recalibrate_over_time(y, forecast, DAYS, folder=tmp_path, **options)
     assert len(list(tmp_path.iterdir())) == 2
     done = counting(monkeypatch)
-    again = recalibrate_over_time(forecast, y, DAYS, folder=tmp_path, **options)
+    again = recalibrate_over_time(y, forecast, DAYS, folder=tmp_path, **options)
     assert len(done) == 2
     assert torch.equal(again.ensemble().members, whole.ensemble().members)
     for one, other in zip(again.issues, whole.issues, strict=True):
         assert same(one.forecast, other.forecast)
     if kind == "mixture":
         assert torch.equal(again.log_prob(y[again.cases]), whole.log_prob(y[again.cases]))
-    recalibrate_over_time(forecast, y, DAYS, folder=tmp_path, **{**options, "case_weights": np.ones(80)})
+    recalibrate_over_time(y, forecast, DAYS, folder=tmp_path, **{**options, "case_weights": np.ones(80)})
     assert len(done) == 6  # none of those fits was kept
 
 
@@ -177,9 +177,9 @@ def test_a_later_call_with_more_cases_makes_only_new_fits(tmp_path, monkeypatch)
     seen[55:] = np.nan  # as it was on the day of the 56th
     options = {"recalibrator": SHIFTED, "every": 5, "first": 40, "folder": tmp_path}
     done = counting(monkeypatch)
-    then = recalibrate_over_time(members[:60], seen[:60], DAYS[:60], **options)
+    then = recalibrate_over_time(seen[:60], members[:60], DAYS[:60], **options)
     assert len(done) == 4
-    now = recalibrate_over_time(members, y, DAYS, **options)
+    now = recalibrate_over_time(y, members, DAYS, **options)
     assert len(done) == 8
     for earlier, later in zip(then.issues, now.issues, strict=False):
         assert same(earlier.forecast, later.forecast)
@@ -189,18 +189,18 @@ def test_a_later_call_with_more_cases_makes_only_new_fits(tmp_path, monkeypatch)
 def test_order_labels_and_missing_values_are_taken_as_elsewhere():
     members, y = biased(80)
     shuffled = np.random.default_rng(4).permutation(80)
-    plain = recalibrate_over_time(members, y, DAYS, recalibrator=SHIFTED, every=20, first=40)
+    plain = recalibrate_over_time(y, members, DAYS, recalibrator=SHIFTED, every=20, first=40)
     table = pd.DataFrame(y[shuffled], index=DAYS[shuffled], columns=["a", "b"])
-    mixed = recalibrate_over_time(members[shuffled], table, table.index, recalibrator=SHIFTED, every=20, first=40)
+    mixed = recalibrate_over_time(table, members[shuffled], table.index, recalibrator=SHIFTED, every=20, first=40)
     assert np.array_equal(shuffled[mixed.cases], plain.cases)
     assert all(same(one.forecast, other.forecast) for one, other in zip(plain.issues, mixed.issues, strict=True))
     named = xarray_of(members, y)
-    labelled = recalibrate_over_time(*named, "season_day", recalibrator=SHIFTED, every=20, first=40)
+    labelled = recalibrate_over_time(*reversed(named), "season_day", recalibrator=SHIFTED, every=20, first=40)
     assert all(same(one.forecast, other.forecast) for one, other in zip(plain.issues, labelled.issues, strict=True))
     holes = members.copy()
     holes[70] = np.nan
     holes[10, 0] = np.nan
-    issued = recalibrate_over_time(holes, y, DAYS, recalibrator=SHIFTED, every=20, first=40)
+    issued = recalibrate_over_time(y, holes, DAYS, recalibrator=SHIFTED, every=20, first=40)
     assert 70 not in issued.cases
     assert len(issued.cases) == 39
     assert any("all their members are missing" in note for note in issued.notes)
@@ -218,7 +218,7 @@ def xarray_of(members, y):
 def test_while_too_little_is_known_the_last_fit_stays_in_use():
     members, y = biased(80)
     y[45:70] = np.nan  # an outage
-    issued = recalibrate_over_time(members, y, DAYS, recalibrator=SHIFTED, every=10, first=40, window=15)
+    issued = recalibrate_over_time(y, members, DAYS, recalibrator=SHIFTED, every=10, first=40, window=15)
     fits = [issue.recalibrator for issue in issued.issues]
     assert fits[2] is fits[1]
     assert list(issued.table["learnt from"]) == [15, 10, 10, 10]
@@ -228,14 +228,14 @@ def test_while_too_little_is_known_the_last_fit_stays_in_use():
 def test_cases_of_one_time_are_corrected_together():
     members, y = biased(80)
     days = DAYS[np.arange(80) // 4]
-    issued = recalibrate_over_time(members, y, days, recalibrator=SHIFTED, every=3)
+    issued = recalibrate_over_time(y, members, days, recalibrator=SHIFTED, every=3)
     assert issued.issues[0].n_learnt == 40  # ten times, two for each fold
     assert list(issued.table["cases"]) == [12, 12, 12, 4]
 
 
 def test_calibrated_members_stay_as_they_are():
     members, y = biased(200, bias=0.0)
-    issued = recalibrate_over_time(members, y, range(200), recalibrator=SHIFTED, every=50, first=100)
+    issued = recalibrate_over_time(y, members, range(200), recalibrator=SHIFTED, every=50, first=100)
     assert not issued.table["changed"].any()
     assert np.array_equal(issued.ensemble().members, members[100:])
     assert bool(issued.log_prob(y[100:]).isnan().all())
@@ -246,7 +246,7 @@ def test_calibrated_members_stay_as_they_are():
 def test_draws_of_different_fits_do_not_share_random_numbers():
     members, y = biased(80)
     same_case = as_mixture(np.repeat(members[:1], 80, 0))
-    issued = recalibrate_over_time(same_case, y, DAYS, recalibrator=SHIFTED, every=10, first=40)
+    issued = recalibrate_over_time(y, same_case, DAYS, recalibrator=SHIFTED, every=10, first=40)
     drawn = issued.ensemble(4).members.reshape(40, -1)
     scaled = (drawn - drawn.mean(1, keepdim=True)) / drawn.std(1, keepdim=True)
     assert float(torch.pdist(scaled).min()) > 1e-6
@@ -254,7 +254,7 @@ def test_draws_of_different_fits_do_not_share_random_numbers():
 
 def test_a_drifting_ensemble_is_nearer_to_calibration():
     members, y = biased(400, bias=np.linspace(0, 2, 400))
-    issued = recalibrate_over_time(members, y, range(400), every=20, window=60, first=100)
+    issued = recalibrate_over_time(y, members, range(400), every=20, window=60, first=100)
     before, after = (check(y[100:], forecast).table["PCE"].mean() for forecast in (members[100:], issued.ensemble()))
     assert after < 0.5 * before
 
@@ -275,14 +275,14 @@ def test_a_drifting_ensemble_is_nearer_to_calibration():
 def test_what_cannot_be_is_refused(options, error, said):
     members, y = biased(80)
     with pytest.raises(error, match=said):
-        recalibrate_over_time(members, y, DAYS, **{"recalibrator": SHIFTED, **options})
+        recalibrate_over_time(y, members, DAYS, **{"recalibrator": SHIFTED, **options})
 
 
 def test_delays_in_days_need_dates(opaque):
     members, y = biased(80)
     with pytest.raises(TypeError, match="these are numbers; give a number of times"):
-        recalibrate_over_time(members, y, range(80), delay=timedelta(days=1))
+        recalibrate_over_time(y, members, range(80), delay=timedelta(days=1))
     with pytest.raises(TypeError, match="the first of these is 'run 0'"):
-        recalibrate_over_time(members, y, [f"run {k}" for k in range(80)], window=timedelta(days=1))
+        recalibrate_over_time(y, members, [f"run {k}" for k in range(80)], window=timedelta(days=1))
     with pytest.raises(TypeError, match="cannot be cut into cases"):
-        recalibrate_over_time(opaque(as_mixture(members)), y, DAYS)
+        recalibrate_over_time(y, opaque(as_mixture(members)), DAYS)

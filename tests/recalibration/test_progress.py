@@ -104,7 +104,7 @@ def test_fits_transforms_walks_and_regions_say_what_they_do(monkeypatch):
     assert "Waiting" in terminal.getvalue()
     walk = Recalibrator(steps=[Waiting(terminal, "recalibrating over time")])
     monkeypatch.setattr("prerank.recalibration.over_time.clone", lambda one: one)
-    recalibrate_over_time(forecast(60), y, range(60), recalibrator=walk, every=20, first=20)
+    recalibrate_over_time(y, forecast(60), range(60), recalibrator=walk, every=20, first=20)
     assert "0/2 fits" in terminal.getvalue()
     for what in ("fitting regions", "finding regions"):
 

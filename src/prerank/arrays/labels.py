@@ -5,6 +5,7 @@ A label is what a container calls a case or a target: an xarray coordinate, or a
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -337,17 +338,20 @@ def target_names(labels: Labels, n_targets: int) -> tuple[str, ...]:
 def member_names(labels: Any) -> tuple[str, ...] | None:
     """What members are called, where they have names: text that differs in more than numbers; None for numbered members.
 
-    Members with names are models, each with errors of its own; numbered ones, such as "m01" and "m02", are exchangeable.
+    Members with names are models, each with errors of its own; numbered ones, such as "m01" and "m02", are exchangeable, and
+    so is a control run with its perturbations, "c00", "p01", "p02" and so on.
 
-    >>> member_names(["GFS", "ICON"]), member_names(["m01", "m02"]), member_names([1, 2])
+    >>> member_names(["GFS", "ICON"]), member_names(["m01", "m02"]), member_names(["c00", "p01", "p02", "p03"])
     (('GFS', 'ICON'), None, None)
     """
     if labels is None or not all(isinstance(label, str) for label in labels):
         return None
     names = tuple(str(label) for label in labels)
-    if len({re.sub(r"\d+", "", name) for name in names}) < 2 or len(set(names)) < len(names):
+    if len(set(names)) < len(names):
         return None
-    return names
+    alike = max(Counter(re.sub(r"\d+", "", name) for name in names).values(), default=0)
+    numbered = alike == len(names) or alike >= max(3, len(names) - 1)
+    return None if numbered else names
 
 
 def declared_names(names: Sequence[str], n_members: int) -> tuple[str, ...]:

@@ -80,6 +80,28 @@ def describe_shape(
     "Biased low" means that the forecast's projection is too low: observations come out above it. The words follow the
     largest standard scores; where the test does not reject (`p_value` > `level`) the answer is "flat".
 
+    Parameters
+    ----------
+    pit : Tensor or Intervals, shape (n_cases,)
+        PITs of one projection, as numbers or as the intervals of ranks.
+    p_value : float
+        p-value of the projection.
+    level : float, default 0.05
+        Largest p-value that rejects.
+    case_weights : Tensor, shape (n_cases,), optional
+        Weights of the cases, which need not sum to one; None means equal.
+    points : Intervals, shape (n, n_points), optional
+        Ranks of all points that could have been the observation, in some of the cases: they say how much scores vary
+        under calibration where ranks are few or tie.
+
+    Returns
+    -------
+    str
+        One or two of "biased low", "biased high", "over-dispersed", "under-dispersed", "heavy lower tail" and "heavy upper
+        tail", joined by a comma; "flat" or "no clear shape" otherwise.
+
+    Examples
+    --------
     >>> z = torch.linspace(0.0005, 0.9995, 1000)
     >>> describe_shape(z, 0.9), describe_shape(z**2, 0.001), describe_shape(0.5 + 0.3 * (z - 0.5), 0.001)
     ('flat', 'biased high', 'over-dispersed')
@@ -145,9 +167,11 @@ def histogram_measures(
     HistogramMeasures
         Both, for each projection.
 
-    References ---------- Delle Monache et al. (2006), Probabilistic aspects of meteorological and ozone regional ensemble
-    forecasts, JGR (reliability index); Taillardat et al. (2016), Calibrated ensemble forecasts using quantile regression
-    forests, MWR (entropy).
+    References
+    ----------
+    Delle Monache et al. (2006), Probabilistic aspects of meteorological and ozone regional ensemble forecasts, JGR
+    (reliability index); Taillardat et al. (2016), Calibrated ensemble forecasts using quantile regression forests, MWR
+    (entropy).
 
     Examples
     --------

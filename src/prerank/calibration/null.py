@@ -27,6 +27,13 @@ class PCENull:
     """Null distribution of the PCE of one projection: exact mean, and a sorted sample for quantiles and p-values.
 
     The sample is drawn when it is first asked for.
+
+    Attributes
+    ----------
+    mean : float
+        Expected PCE of a calibrated projection.
+    draw : callable
+        Gives the sorted sample; `sample` calls it once.
     """
 
     mean: float
@@ -34,13 +41,37 @@ class PCENull:
 
     @cached_property
     def sample(self) -> np.ndarray:
+        """PCEs of calibrated PITs in ascending order, 50,000 of them."""
         return self.draw()
 
     def quantile(self, level: float) -> float:
+        """Quantile of the sample.
+
+        Parameters
+        ----------
+        level : float
+            Probability between 0 and 1, such as 0.95.
+
+        Returns
+        -------
+        float
+            The PCE that calibrated PITs stay below with this probability.
+        """
         return float(np.quantile(self.sample, level))
 
     def p_value(self, statistic: float | np.ndarray) -> np.ndarray:
-        """Share of the null at or above the statistic, (1 + #) / (B + 1): never zero, valid for any B."""
+        """Share of the null at or above the statistic, (1 + #) / (B + 1): never zero, valid for any B.
+
+        Parameters
+        ----------
+        statistic : float or ndarray
+            Observed PCEs.
+
+        Returns
+        -------
+        float or ndarray
+            p-values, in the shape of `statistic`.
+        """
         above = len(self.sample) - np.searchsorted(self.sample, np.asarray(statistic) * (1 - 1e-9))
         return (1.0 + above) / (len(self.sample) + 1.0)
 
@@ -77,6 +108,28 @@ def pce_null(
     has 50,000 replicates, is drawn from the multinomial law of the counts (so it costs the same for any N) and
     is cached. The mean is exact for exponent 2, and for exponent 1 except for ranks as intervals (0.3 % there).
 
+    Parameters
+    ----------
+    n_cases : int
+        Number of cases N, at least one.
+    n_levels : int, default 100
+        Levels are the cell centres (j - 0.5) / n_levels.
+    exponent : float, default 1
+        Deviations are averaged to this power; positive.
+    levels : Tensor, shape (n_levels,), optional
+        Levels of your own, probabilities in ascending order.
+    n_members : int, optional
+        Members that each observation is ranked among; None means continuous PITs.
+    unrandomised : bool, default False
+        Whether ranks are those of `EmpiricalRank`; it says nothing without `n_members`.
+
+    Returns
+    -------
+    PCENull
+        Mean, quantiles and p-values.
+
+    Examples
+    --------
     >>> null = pce_null(256)
     >>> round(null.mean, 4), round(null.quantile(0.95), 3), round(pce_null(256, n_members=2).mean, 3)
     (0.0196, 0.036, 0.015)
@@ -177,7 +230,19 @@ def _binomial_cdf(x: np.ndarray, n: int, probability: np.ndarray) -> np.ndarray:
 
 
 class Band(NamedTuple):
-    """Simultaneous band of a reliability curve: levels, lower, upper (J,) each, and the pointwise level used."""
+    """Simultaneous band of a reliability curve.
+
+    Attributes
+    ----------
+    levels : Tensor, shape (n_levels,)
+        The levels.
+    lower : Tensor, shape (n_levels,)
+        Lower end at each level.
+    upper : Tensor, shape (n_levels,)
+        Upper end at each level.
+    pointwise : float
+        Coverage at a single level for which the band covers all of them together as often as was asked for.
+    """
 
     levels: Tensor
     lower: Tensor
@@ -199,6 +264,26 @@ def reliability_band(
     they hold simultaneously (Säilynoja, Bürkner and Vehtari 2022). For ranks among `n_members` members without ties,
     which are intervals, the diagonal plus and minus a common multiple of the standard deviation at each level.
 
+    Parameters
+    ----------
+    n_cases : int
+        Number of cases N, at least one.
+    coverage : float, default 0.95
+        How often the curve of a calibrated forecast is to stay inside at all levels, between 0 and 1.
+    n_levels : int, default 100
+        Levels are the cell centres (j - 0.5) / n_levels.
+    levels : Tensor, shape (n_levels,), optional
+        Levels of your own, probabilities in ascending order.
+    n_members : int, optional
+        Members that each observation is ranked among; None means continuous PITs.
+
+    Returns
+    -------
+    Band
+        Ends at each level, in double precision.
+
+    Examples
+    --------
     >>> band = reliability_band(500)
     >>> bool((band.lower <= band.levels).all() and (band.levels <= band.upper).all())
     True
@@ -262,6 +347,37 @@ def corrected_pce(
     $x = \mathrm{PCE}^2 - E_0[\mathrm{PCE}]^2$: near zero for a calibrated forecast, nearly no change for a large PCE.
     `expected_pce` (K,) is that expectation where it is not known from N and M: where ranks tie, carry weights, or cases are
     dependent, it is what `pce_test` gives.
+
+    Parameters
+    ----------
+    pit : ProjectedPIT or array_like of shape (..., n_cases, n_projections)
+        PITs of at least two cases.
+    n_levels : int, default 100
+        Levels are the cell centres (j - 0.5) / n_levels.
+    exponent : float, default 1
+        1 or 2; no other is defined.
+    levels : array_like, shape (n_levels,), optional
+        Levels of your own, probabilities in ascending order.
+    expected_pce : float or array_like of shape (..., n_projections), optional
+        PCE expected under calibration, for exponent 1: by default that of N cases, and of M members where PITs are ranks.
+        Exponent 2 needs none.
+    blocks : array_like, shape (n_cases,), optional
+        Labels of dependent cases. Exponent 1 then needs `expected_pce`.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., n_projections)
+        Corrected errors.
+
+    Raises
+    ------
+    ValueError
+        For fewer than two cases or another exponent, and where the PCE expected under calibration is neither known nor
+        given.
+
+    See Also
+    --------
+    pce_test : gives the PCE that is expected of each projection
     """
     n_cases = pit.n_cases if isinstance(pit, ProjectedPIT) else pit.shape[-2]
     if n_cases < 2:

@@ -86,6 +86,50 @@ def projected_pit(
     NaN or infinite values, shapes that do not match, and a case without members are refused. One member is enough (two
     possible ranks), so is one case.
 
+    Parameters
+    ----------
+    y : array_like, shape (..., n_cases, n_targets)
+        Observations; their leading axes are the forecast's, or left out.
+    forecast : Ensemble or Distribution
+        Members, a `GaussianMixture` or a torch distribution, for the same cases and targets.
+    preranks : PreRank or sequence of PreRank, optional
+        Those of the paper by default.
+    how : ClosedForm, RandomisedRank, EmpiricalRank or SmoothRank, optional
+        How PITs are computed; the exact way by default.
+    observation_weights : Tensor, shape (..., n_cases), optional
+        The weight that each observation itself carries, for an `Ensemble` with weights.
+    n_draws : int, default 100
+        Equally weighted draws of a distribution that observations are ranked among.
+    seed : int, default 0
+        Of everything random.
+    case_ids : Tensor of int, shape (n_cases,), optional
+        Numbers that name the cases for everything that is keyed by `seed`: 0, 1, ... by default.
+    exchangeable : bool, default False
+        Whether every other point of a case is ranked, too.
+    on_progress : callable, optional
+        Called as `on_progress(done, total)`, in cases, after each chunk; not called where all cases are one chunk.
+
+    Returns
+    -------
+    ProjectedPIT
+        PITs of all projections, those of one pre-rank beside those of the next.
+
+    Raises
+    ------
+    ValueError
+        For NaN or infinite values, shapes that do not match, negative weights, and observation weights of members that
+        have none.
+    TypeError
+        If `forecast` is no forecast, `preranks` are no pre-ranks or `how` is no way to compute a PIT, and if `ClosedForm()`
+        meets a pre-rank or a forecast that has no closed form.
+
+    Warns
+    -----
+    UserWarning
+        If the observation's own weight is so large that PITs hide error.
+
+    Examples
+    --------
     >>> from prerank import Ensemble, Location
     >>> y, members = torch.zeros(2, 3), torch.ones(2, 9, 3)
     >>> pit = projected_pit(y, Ensemble(members), Location())
@@ -128,7 +172,18 @@ def projected_pit(
 
 
 def hidden_error(pit: ProjectedPIT) -> str | None:
-    """What is to be said of PITs with the observation's own weight, if that is so large that they hide error."""
+    """What is to be said of PITs with the observation's own weight, if that is so large that they hide error.
+
+    Parameters
+    ----------
+    pit : ProjectedPIT
+        PITs, as `projected_pit` gives them with `observation_weights`.
+
+    Returns
+    -------
+    str or None
+        A sentence; None where the weight is small, equal or unknown.
+    """
     own = pit.own_weight
     if own is None or pit.pick is None or own <= max(HIDES_ERROR, 2 / pit.pick.shape[-1]):
         return None

@@ -112,11 +112,17 @@ class ProjectedPIT:
 
     `lower` and `upper` (..., N, K) are the ends of the interval in which the PIT of each projection lies: a rank among M
     members is an interval, a PIT in closed form a number. Errors, tests and figures take the mean over a uniform number in
-    the interval in closed form: pass them the `ProjectedPIT` itself. `values` are the midpoints. `names` are those of the K
-    projections and `groups` the pre-rank each belongs to; `exact` is whether a uniform number in the interval is uniform
-    under calibration; `tied` (..., K) is the share of cases in which the observation ties with a member. `case_ids` (N,)
-    name the cases for everything that is keyed by a seed, and `pick` (..., N, P) is the probability with which each point
-    could have been the observation (None: equal).
+    the interval in closed form: pass them the `ProjectedPIT` itself. `values` are the midpoints. `projected_pit` makes it;
+    `ProjectedPIT.of_values` makes it of PITs that were computed elsewhere.
+
+    Attributes
+    ----------
+    parts : tuple of PreRankPIT
+        PITs of each pre-rank.
+    case_ids : Tensor of int, shape (n_cases,)
+        Names of the cases for everything that is keyed by a seed.
+    pick : Tensor, shape (..., n_cases, n_points), or None
+        Probability with which each point of a case could have been the observation; None means equal.
     """
 
     parts: tuple[PreRankPIT, ...]
@@ -132,7 +138,22 @@ class ProjectedPIT:
     def of_values(
         values: Tensor, names: Sequence[str] | None = None, groups: Sequence[str] | None = None
     ) -> "ProjectedPIT":
-        """PITs (..., N, K) that were computed elsewhere and are numbers, such as those of a continuous forecast."""
+        """PITs (..., N, K) that were computed elsewhere and are numbers, such as those of a continuous forecast.
+
+        Parameters
+        ----------
+        values : Tensor, shape (..., n_cases, n_projections)
+            PITs.
+        names : sequence of str, optional
+            Names of the projections; "pit", or "pit 1", "pit 2" and so on, by default.
+        groups : sequence of str, optional
+            The pre-rank that each projection belongs to; by default all belong to one, "pit".
+
+        Returns
+        -------
+        ProjectedPIT
+            The same PITs, which have no ties; cases are numbered from 0.
+        """
         if values.ndim < 2:
             raise ValueError(f"PITs have axes (cases, projections), got shape {tuple(values.shape)}; use pit[:, None]")
         count = values.shape[-1]
@@ -151,7 +172,20 @@ class ProjectedPIT:
 
     @staticmethod
     def end_to_end(pits: Iterable[tuple[slice, "ProjectedPIT"]], case_ids: Tensor) -> "ProjectedPIT":
-        """One result from those of chunks of cases, in their order."""
+        """One result from those of chunks of cases, in their order.
+
+        Parameters
+        ----------
+        pits : iterable of (slice, ProjectedPIT)
+            The cases of each chunk and their PITs.
+        case_ids : Tensor of int, shape (n_cases,)
+            Names of all cases.
+
+        Returns
+        -------
+        ProjectedPIT
+            PITs of all cases; shares of ties are means over the chunks, weighted by their sizes.
+        """
         joined = PITsEndToEnd(case_ids)
         for cases, pit in pits:
             joined.add(cases, pit)
@@ -162,6 +196,18 @@ class ProjectedPIT:
         """One result from those of sets of cases (numbers of cases) with points, more in some sets than in others.
 
         Points that a case lacks have rank 0 and are never picked.
+
+        Parameters
+        ----------
+        pits : sequence of (Tensor, ProjectedPIT)
+            Numbers of the cases of each set and their PITs, which have points.
+        case_ids : Tensor of int, shape (n_cases,)
+            Names of all cases.
+
+        Returns
+        -------
+        ProjectedPIT
+            PITs of all cases.
         """
         n_cases = len(case_ids)
         groups = range(len(pits[0][1].parts))
@@ -175,18 +221,22 @@ class ProjectedPIT:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the K projections."""
         return tuple(name for part in self.parts for name in part.names)
 
     @property
     def groups(self) -> tuple[str, ...]:
+        """The pre-rank that each projection belongs to."""
         return tuple(part.prerank for part in self.parts for _ in part.names)
 
     @property
     def method(self) -> str:
+        """How PITs were computed, in words, such as "rank among 9 members"."""
         return "; ".join(dict.fromkeys(part.method for part in self.parts))
 
     @property
     def exact(self) -> bool:
+        """Whether a uniform number in the interval is uniform under calibration."""
         return all(part.exact for part in self.parts)
 
     @property
@@ -196,18 +246,22 @@ class ProjectedPIT:
 
     @property
     def notes(self) -> dict[str, str]:
+        """What pre-ranks took from the forecast and how, by their names; those that took nothing are left out."""
         return {part.prerank: part.note for part in self.parts if part.note}
 
     @property
     def tied(self) -> Tensor:
+        """Share of cases in which the observation ties with a member, (..., K)."""
         return _cat([part.tied for part in self.parts])
 
     @property
     def lower(self) -> Tensor:
+        """Lower ends of the intervals in which the PITs lie, (..., N, K)."""
         return _cat([part.observed.bounds()[0] for part in self.parts])
 
     @property
     def upper(self) -> Tensor:
+        """Upper ends of the intervals, (..., N, K); the lower ones where PITs are numbers."""
         return _cat([part.observed.bounds()[1] for part in self.parts])
 
     @property
@@ -235,6 +289,7 @@ class ProjectedPIT:
 
     @property
     def n_cases(self) -> int:
+        """Number of cases N."""
         return len(self.case_ids)
 
     @property
@@ -244,20 +299,49 @@ class ProjectedPIT:
 
     @property
     def device(self) -> torch.device:
+        """Where the PITs are kept."""
         return self.parts[0].observed.lower.device
 
     def select(self, cases: Tensor | slice) -> "ProjectedPIT":
-        """The PITs of some cases."""
+        """The PITs of some cases.
+
+        Parameters
+        ----------
+        cases : Tensor of int or slice
+            Positions of the cases.
+
+        Returns
+        -------
+        ProjectedPIT
+            With the shares of ties of all cases.
+        """
         pick = None if self.pick is None else self.pick[..., cases, :]
         return ProjectedPIT(tuple(part.select(cases) for part in self.parts), self.case_ids[cases], pick)
 
     def of_cases(self, cases: Tensor) -> "ProjectedPIT":
-        """The PITs of some cases as a data set of their own, with its own shares of ties: what these cases give alone."""
+        """The PITs of some cases as a data set of their own, with its own shares of ties: what these cases give alone.
+
+        Parameters
+        ----------
+        cases : Tensor of int
+            Positions of the cases.
+
+        Returns
+        -------
+        ProjectedPIT
+            With shares of ties counted from these cases, where their points were kept.
+        """
         some = self.select(cases)
         return replace(some, parts=tuple(_with_own_ties(part) for part in some.parts)).as_equal_cases()
 
     def as_equal_cases(self) -> "ProjectedPIT":
-        """The same without the points that every case lacks, if all cases have equally many; otherwise as it is."""
+        """The same without the points that every case lacks, if all cases have equally many; otherwise as it is.
+
+        Returns
+        -------
+        ProjectedPIT
+            Without `pick` where cases have turned out equal.
+        """
         if not self.has_points:
             return self
         units = [_common_unit(part.points.unit) for part in self.parts if part.points is not None]
@@ -266,7 +350,18 @@ class ProjectedPIT:
         return ProjectedPIT(tuple(part.of_equal_cases() for part in self.parts), self.case_ids)
 
     def model(self, number: int) -> "ProjectedPIT":
-        """The PITs of one of several models, which lie on a leading axis."""
+        """The PITs of one of several models, which lie on a leading axis.
+
+        Parameters
+        ----------
+        number : int
+            Position of the model on the first axis.
+
+        Returns
+        -------
+        ProjectedPIT
+            Without that axis.
+        """
 
         def cut(intervals: Intervals) -> Intervals:
             lower = intervals.lower[number]
@@ -284,11 +379,38 @@ class ProjectedPIT:
         return ProjectedPIT(parts, self.case_ids, None if self.pick is None else self.pick[number])
 
     def of(self, group: str) -> "ProjectedPIT":
-        """The PITs of one pre-rank."""
+        """The PITs of one pre-rank.
+
+        Parameters
+        ----------
+        group : str
+            Name of the pre-rank.
+
+        Returns
+        -------
+        ProjectedPIT
+            Its projections.
+        """
         return replace(self, parts=tuple(part for part in self.parts if part.prerank == group))
 
     def in_sets(self, n_sets: int) -> "ProjectedPIT":
-        """N cases as `n_sets` data sets of equal size on an axis before them; the cases of each are numbered anew."""
+        """N cases as `n_sets` data sets of equal size on an axis before them; the cases of each are numbered anew.
+
+        Parameters
+        ----------
+        n_sets : int
+            Number of sets; cases at the end that do not fill a set are left out.
+
+        Returns
+        -------
+        ProjectedPIT
+            PITs of shape (..., n_sets, n_cases // n_sets, n_projections).
+
+        Raises
+        ------
+        ValueError
+            If cases have different numbers of members.
+        """
         size = self.n_cases // n_sets
         whole = self.select(slice(0, n_sets * size))
         parts = tuple(
@@ -304,7 +426,20 @@ class ProjectedPIT:
         return ProjectedPIT(parts, torch.arange(size, device=self.device), pick)
 
     def renamed(self, group: str, names: Sequence[str]) -> "ProjectedPIT":
-        """The same PITs with other names for the projections of a pre-rank."""
+        """The same PITs with other names for the projections of a pre-rank.
+
+        Parameters
+        ----------
+        group : str
+            Name of the pre-rank.
+        names : sequence of str
+            Names of its projections.
+
+        Returns
+        -------
+        ProjectedPIT
+            With these names.
+        """
         return replace(
             self,
             parts=tuple(replace(part, names=tuple(names)) if part.prerank == group else part for part in self.parts),

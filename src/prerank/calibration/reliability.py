@@ -17,7 +17,15 @@ _MOST = 1 << 19  # PITs whose curve is taken at once, in about 50 MB
 
 
 class ReliabilityCurve(NamedTuple):
-    """Levels (J,) and the share of PITs at or below each, (..., J, K); of an interval, the part below the level counts."""
+    """A reliability curve: levels, and the share of PITs at or below each.
+
+    Attributes
+    ----------
+    levels : Tensor, shape (n_levels,)
+        The levels, in the precision of the PITs.
+    frequency : Tensor, shape (..., n_levels, n_projections)
+        Share of PITs at or below each level; of an interval, the part below the level counts.
+    """
 
     levels: Tensor
     frequency: Tensor
@@ -26,6 +34,18 @@ class ReliabilityCurve(NamedTuple):
 def centred_levels(n_levels: int = 100) -> Tensor:
     """The J cell centres (j - 0.5) / J: the default grid, without the two end points that can never be wrong.
 
+    Parameters
+    ----------
+    n_levels : int, default 100
+        Number of levels J, at least one.
+
+    Returns
+    -------
+    Tensor, shape (n_levels,)
+        The levels, in double precision.
+
+    Examples
+    --------
     >>> centred_levels(4)
     tensor([0.1250, 0.3750, 0.6250, 0.8750], dtype=torch.float64)
     """
@@ -35,7 +55,18 @@ def centred_levels(n_levels: int = 100) -> Tensor:
 
 
 def inclusive_levels(n_levels: int = 100) -> Tensor:
-    """J equally spaced levels from 0 to 1 inclusive: the grid of the published experiments."""
+    """J equally spaced levels from 0 to 1 inclusive: the grid of the published experiments.
+
+    Parameters
+    ----------
+    n_levels : int, default 100
+        Number of levels J, at least two.
+
+    Returns
+    -------
+    Tensor, shape (n_levels,)
+        The levels, in double precision.
+    """
     if n_levels < 2:
         raise ValueError(f"{n_levels} levels: from 0 to 1 inclusive there are at least two")
     # a quotient of whole numbers, so that a level k / M is the same float as an unrandomised rank k / M
@@ -84,6 +115,29 @@ def reliability_curve(
 
     A rank is an interval; its share below the level counts, the mean over all ways of breaking its ties.
 
+    Parameters
+    ----------
+    pit : ProjectedPIT or array_like of shape (..., n_cases, n_projections)
+        PITs.
+    n_levels : int, default 100
+        Levels are the cell centres (j - 0.5) / n_levels.
+    levels : array_like, shape (n_levels,), optional
+        Levels of your own, probabilities in ascending order.
+    case_weights : array_like, shape (n_cases,), optional
+        Weights of the cases, which need not sum to one; None means equal.
+
+    Returns
+    -------
+    ReliabilityCurve
+        Levels, and frequencies of shape (..., n_levels, n_projections).
+
+    Raises
+    ------
+    ValueError
+        If a PIT is NaN or outside [0, 1], there is no case, or levels or weights are invalid.
+
+    Examples
+    --------
     >>> reliability_curve(torch.tensor([[0.1], [0.9]]), n_levels=2).frequency.squeeze()
     tensor([0.5000, 0.5000])
     """
@@ -132,6 +186,31 @@ def pce(
     all mass on the two ends. Finite samples never reach zero: see `pce_null`. Ranks among few members come closer to
     zero than continuous PITs do, so PCEs of ensembles of different size are read relative to their own expectation.
 
+    Parameters
+    ----------
+    pit : ProjectedPIT or array_like of shape (..., n_cases, n_projections)
+        PITs.
+    n_levels : int, default 100
+        Levels are the cell centres (j - 0.5) / n_levels.
+    exponent : float, default 1
+        Deviations are averaged to this power; positive.
+    levels : array_like, shape (n_levels,), optional
+        Levels of your own, probabilities in ascending order.
+    case_weights : array_like, shape (n_cases,), optional
+        Weights of the cases, which need not sum to one; None means equal.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., n_projections)
+        Errors, at least zero.
+
+    Raises
+    ------
+    ValueError
+        If a PIT is NaN or outside [0, 1], there is no case, or levels or weights are invalid.
+
+    Examples
+    --------
     >>> pce(torch.full((1000, 1), 0.5))
     tensor([0.2500])
     """
@@ -154,6 +233,28 @@ def pce_kde(
     $\Phi(\alpha) = \frac1N \sum_i \sigma(\tau(\alpha - Z_i))$ takes the place of the share of PITs; it tends to
     that share, and the error to `pce`, as the temperature grows. (..., N, K) -> (..., K).
 
+    Parameters
+    ----------
+    pit : array_like, shape (..., n_cases, n_projections)
+        PITs that are numbers, such as those of `smooth_pit`.
+    temperature : float, default 100
+        How steep the sigmoid is.
+    n_levels : int, default 100
+        Levels are the cell centres (j - 0.5) / n_levels.
+    exponent : float, default 1
+        Deviations are averaged to this power; positive.
+    levels : array_like, shape (n_levels,), optional
+        Levels of your own.
+    case_weights : array_like, shape (n_cases,) or (..., n_cases), optional
+        Weights of the cases, which need not sum to one; None means equal.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., n_projections)
+        Errors, with gradients with respect to the PITs.
+
+    Examples
+    --------
     >>> z = torch.linspace(0.001, 0.9, 50, dtype=torch.float64)[:, None]
     >>> torch.allclose(pce_kde(z, temperature=1e6), pce(z), atol=1e-6)
     True

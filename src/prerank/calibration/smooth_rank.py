@@ -16,6 +16,13 @@ class SmoothRank:
     r"""$\sum_m w_m\, \sigma(\tau (T - \hat T_m) / s)$ with s the forecast's spread of T: differentiable, for training.
 
     `relative=False` leaves s out, as the published experiments did: the temperature then depends on the units.
+
+    Parameters
+    ----------
+    temperature : float, default 100
+        How steep the sigmoid is: as it grows, smooth ranks tend to the share of members below the observation.
+    relative : bool, default True
+        Whether differences are divided by the spread of the forecast's projection.
     """
 
     temperature: float = 100.0
@@ -25,7 +32,27 @@ class SmoothRank:
 def smooth_pit(
     y: Tensor, draws: Ensemble, projection: Projection, how: SmoothRank, scale: Tensor | None = None
 ) -> Tensor:
-    """Smooth PIT (..., N, K) of y among weighted draws under a projection; `scale` (..., N, 1, K) may be held fixed."""
+    """Smooth PIT (..., N, K) of y among weighted draws under a projection; `scale` (..., N, 1, K) may be held fixed.
+
+    Parameters
+    ----------
+    y : array_like, shape (..., n_cases, n_targets)
+        Observations.
+    draws : Ensemble
+        Draws of the forecast, with weights or without.
+    projection : Projection
+        What a pre-rank has become for these cases: its `given` returns it.
+    how : SmoothRank
+        Temperature, and whether differences are divided by the spread.
+    scale : Tensor, shape (..., n_cases, 1, n_projections), optional
+        What differences are divided by; by default the standard deviation of the projected draws of each case, without
+        gradient, if `how.relative`, else nothing.
+
+    Returns
+    -------
+    Tensor, shape (..., n_cases, n_projections)
+        PITs in [0, 1], with gradients with respect to the draws and their weights.
+    """
     y = as_observations(y)
     # projected together: one pass over what the projection learnt, instead of one for a single point and one for the rest
     points = torch.cat([y[..., None, :].expand(*draws.members.shape[:-2], 1, -1), draws.members], -2)

@@ -25,22 +25,44 @@ NEARLY_BLIND = 0.20  # power below which a test tells next to nothing
 
 
 class PCETest(NamedTuple):
-    """One entry per pre-rank (a row of projections), (..., G) each; `statistic` is the mean PCE of its projections.
+    """What `pce_test` found of each pre-rank (a row of projections) and of each projection.
 
-    `expected_pce` is what it would be under calibration. `p_value` tests that every projection of the pre-rank is
-    calibrated, whatever the dependence between them, and `adjusted_p_value` is adjusted for all G pre-ranks, row by row:
-    a right one is rejected beside wrong ones no more often than promised. `p_value_error` is the Monte Carlo standard error
-    of `p_value`. `maximum_p_value` is that of the largest standardised deviation of any reliability curve of the pre-rank,
-    and `band_width` the half-width of the 95 % consistency band of those curves, in units of `spread` (..., J, K), their
-    standard deviation under calibration.
-
-    Of each projection, (..., K): `projection_pce`, `projection_expected_pce`, `projection_p_value` (adjusted for the
-    projections of its pre-rank), and `projection_power`, the power that a 5 % test of it would have at this N
-    against observations picked with a probability linear in their rank, from 0.5 to 1.5 (NaN where it is not known).
-    `attainable` (...) is the smallest adjusted p-value that these data and replicates could have given, and `replicates`
-    (B, ..., G) are mean PCEs under calibration. `nulls` says for each pre-rank where its null distribution comes from:
-    "exact" (it depends on N and M alone), "points" (picking among the points of each case) or "signs" (random signs of
-    cases or blocks).
+    Attributes
+    ----------
+    groups : tuple of str
+        Names of the pre-ranks.
+    statistic : Tensor, shape (..., n_preranks)
+        Mean PCE of the projections of each pre-rank.
+    expected_pce : Tensor, shape (..., n_preranks)
+        What it would be under calibration.
+    p_value : Tensor, shape (..., n_preranks)
+        Of the test that every projection of the pre-rank is calibrated, whatever the dependence between them.
+    adjusted_p_value : Tensor, shape (..., n_preranks)
+        Adjusted for all pre-ranks, row by row: a right one is rejected beside wrong ones no more often than promised.
+    p_value_error : Tensor, shape (..., n_preranks)
+        Monte Carlo standard error of `p_value`.
+    maximum_p_value : Tensor, shape (..., n_preranks)
+        p-value of the largest standardised deviation of any reliability curve of the pre-rank.
+    band_width : Tensor, shape (..., n_preranks)
+        Half-width of the 95 % consistency band of those curves, in units of `spread`.
+    spread : Tensor, shape (..., n_levels, n_projections)
+        Standard deviation of the curves under calibration.
+    projection_pce : Tensor, shape (..., n_projections)
+        PCE of each projection.
+    projection_expected_pce : Tensor, shape (..., n_projections)
+        What it would be under calibration.
+    projection_p_value : Tensor, shape (..., n_projections)
+        p-value of each projection, adjusted for the projections of its pre-rank.
+    projection_power : Tensor, shape (..., n_projections)
+        Power that a 5 % test of the projection would have at this N against observations picked with a probability linear
+        in their rank, from 0.5 to 1.5; NaN where it is not known.
+    attainable : Tensor, shape (...,)
+        The smallest adjusted p-value that these data and replicates could have given.
+    replicates : Tensor, shape (n_replicates, ..., n_preranks)
+        Mean PCEs under calibration.
+    nulls : tuple of str
+        Where the null distribution of each pre-rank comes from: "exact" (it depends on N and M alone), "points" (picking
+        among the points of each case) or "signs" (random signs of cases or blocks).
     """
 
     groups: tuple[str, ...]

@@ -360,8 +360,8 @@ class _Task(NamedTuple):
         whole = found.rows(np.concatenate([earlier.places, later.places]))
         by_label = before is not None or whole.block is not None
         issued = recalibrate_over_time(
-            whole.found.members,
             whole.found.y,
+            whole.found.members,
             whole.times.to_numpy() if by_label else np.arange(whole.n_cases),
             recalibrator=Recalibrator(self.preranks, seed=self.seed),
             every=walk.every,

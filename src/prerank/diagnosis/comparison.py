@@ -28,10 +28,14 @@ class Comparison(NamedTuple):
 
     Attributes
     ----------
-    before, after : Check
-        The two checks.
-    score_before, score_after : float
-        Mean energy scores (fair for members); smaller is better.
+    before : Check
+        The check of the forecast as it was.
+    after : Check
+        The check of the corrected forecast.
+    score_before : float
+        Mean energy score (fair for members) of the forecast as it was; smaller is better.
+    score_after : float
+        That of the corrected forecast.
     names : tuple of str
         What the two forecasts are called.
     variogram : tuple of float, optional

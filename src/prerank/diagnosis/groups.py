@@ -27,10 +27,19 @@ if TYPE_CHECKING:
 class GroupedCheck(Decision):
     """What `check(..., by=...)` and `grouped` return: the checks by group, and a table with a row per group.
 
-    The columns of `table`: cases; "p-value", that of the group's check, which is adjusted for its pre-ranks; "adjusted
-    p-value", which is adjusted for the groups too; and a reading. `attainable` is the smallest adjusted p-value that these
-    data could have given, `notes` are about all groups. Groups that several labels make have tuples for names, whose parts
-    are named by `factors`.
+    Attributes
+    ----------
+    checks : dict of Check
+        The check of each group, by its name; groups that several labels make have tuples for names.
+    table : pandas.DataFrame
+        One row per group: cases; "p-value", that of the group's check, which is adjusted for its pre-ranks; "adjusted
+        p-value", which is adjusted for the groups too; and a reading.
+    attainable : float
+        The smallest adjusted p-value that these data could have given.
+    notes : tuple of str
+        About all groups, a sentence each.
+    factors : tuple of str
+        What the parts of names that are tuples stand for; empty where groups have one label.
     """
 
     checks: Mapping[Any, Check]
@@ -71,6 +80,16 @@ class GroupedCheck(Decision):
         """A heat map of where it fails: PCE over expected for groups by pre-ranks; written to `path` if given.
 
         Groups that two labels make, such as models and places, are a table of the two, with the largest over the pre-ranks.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            The file, in the format of its suffix; without one a PNG and an SVG file.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
         """
         from prerank.plotting.heatmaps import crossed_figure, group_figure  # matplotlib loads slowly
         from prerank.plotting.style import save_named
@@ -84,7 +103,26 @@ class GroupedCheck(Decision):
     def to_html(
         self, path: Path | str | None = None, *, title: str = "", command: str = "", python: str = "", date: str = ""
     ) -> str:
-        """A report of all groups as one HTML page; as `Check.to_html`, with a heat map of where it fails."""
+        """A report of all groups as one HTML page; as `Check.to_html`, with a heat map of where it fails.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            The file.
+        title : str, default ''
+            Heading of the page; a question, "Is the joint forecast calibrated?", where it is empty.
+        command : str, default ''
+            A command line that repeats the check.
+        python : str, default ''
+            Lines of Python that repeat it; calls of `check` and `grouped` where it is empty.
+        date : str, default ''
+            A date to show.
+
+        Returns
+        -------
+        str
+            The page.
+        """
         from prerank.diagnosis.report import Described, report_of_groups  # its template's engine loads slowly
         from prerank.plotting.page import write_page
 
@@ -114,13 +152,30 @@ class GroupedCheck(Decision):
         return crossed_heat(self._heat(), list(self.checks), self.factors) if len(self.factors) == 2 else None
 
     def to_frame(self) -> "pd.DataFrame":
-        """The tables of all groups as one, with a row per group and pre-rank."""
+        """The tables of all groups as one, with a row per group and pre-rank.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The columns of each check's table, with the group, or its factors, and the pre-rank as index.
+        """
         import pandas as pd  # loads slowly
 
         return pd.concat({name: one.table for name, one in self.checks.items()}, names=list(self.factors) or ["group"])
 
     def to_xarray(self) -> Any:
-        """An `xarray.Dataset`: that of each group's check along "group"."""
+        """An `xarray.Dataset`: that of each group's check along "group".
+
+        Returns
+        -------
+        xarray.Dataset
+            With the columns of `table` as variables that begin with `group_`.
+
+        Raises
+        ------
+        ImportError
+            If xarray is not installed.
+        """
         from prerank.diagnosis.export import as_grouped_dataset
 
         return as_grouped_dataset(self)
@@ -196,6 +251,27 @@ def grouped(checks: Mapping[Any, Check], notes: Sequence[str] = (), factors: Seq
 
     `factors` name the parts of groups that several labels make, whose names are tuples.
 
+    Parameters
+    ----------
+    checks : dict of Check
+        The check of each group, by its name; at least one.
+    notes : sequence of str, optional
+        What is to be said of all groups.
+    factors : sequence of str, optional
+        A name for each part of the groups' names, if these are tuples.
+
+    Returns
+    -------
+    GroupedCheck
+        The checks, and a table with a row per group.
+
+    Raises
+    ------
+    ValueError
+        If there is no group.
+
+    Examples
+    --------
     >>> from prerank import check_pits
     >>> pits = torch.linspace(0.001, 0.999, 200)
     >>> grouped({"spring": check_pits(pits), "autumn": check_pits(pits**3)}).verdict

@@ -37,10 +37,18 @@ REDUNDANT, BLIND, FLAT = "redundant", "nearly blind", "sees no error"
 class Recommendation:
     """The outcome of `recommend`: prints what each pre-rank told on one half, and the test of those chosen on the other.
 
-    `table` has one row per candidate, from the half that was learnt on: `verdict`, `p-value` (not adjusted, and of no use
-    as evidence for those chosen by it), `ratio` (PCE over the PCE expected under calibration), `power`, and for a
-    redundant one which chosen pre-rank it is `like` and the `correlation` of their PITs. `chosen` are the pre-ranks to
-    look at, the most telling first, and `tested` is the `Check` of them on the other half, whose p-values are valid.
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row per candidate, from the half that was learnt on: `verdict`, `p-value` (not adjusted, and of no use as
+        evidence for those chosen by it), `ratio` (PCE over the PCE expected under calibration), `power`, and for a
+        redundant one which chosen pre-rank it is `like` and the `correlation` of their PITs.
+    chosen : tuple of PreRank
+        The pre-ranks to look at, the most telling first.
+    tested : Check
+        The check of them on the other half, whose p-values are valid.
+    n_learnt : int
+        Cases of the half that was learnt on.
     """
 
     table: "pd.DataFrame"
@@ -117,10 +125,47 @@ def recommend(
     chosen, except nearly blind ones and those whose PITs correlate by 0.9 or more with one chosen before. The second
     half, which had no say, tests those alone: its p-values are valid, and adjusted for a few pre-ranks instead of many.
 
-    Candidates are the pre-ranks of the paper and those of the field that need no value of yours, or `preranks`. `most` is
-    how many are chosen at most. With `blocks` (N,) a block is in one half as a whole. The other arguments are those of
-    `check`. Half of the cases are spent on the choice: if you know what you look for, `check` it with all of them.
+    Half of the cases are spent on the choice: if you know what you look for, `check` it with all of them.
 
+    Parameters
+    ----------
+    y : array_like, shape (n_cases, n_targets)
+        Observations of 20 cases or more: NumPy, torch, pandas or xarray.
+    forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+        Members in memory, an `Ensemble`, a `GaussianMixture` or a torch distribution.
+    preranks : sequence of PreRank, optional
+        Candidates: by default the pre-ranks of the paper and those of the field that need no value of yours.
+    most : int, default 3
+        How many are chosen at most.
+    axes : sequence or dict of str, optional
+        What the axes of arrays, and the dimensions of xarray objects, are; as for `check`.
+    joint : str or sequence of str, optional
+        The dimensions of xarray objects that are forecast together; as for `check`.
+    scale : {"auto", "pooled", "none"}, default "auto"
+        Whether targets are divided by their pooled spread; as for `check`.
+    blocks : array_like, shape (n_cases,), optional
+        Labels of dependent cases; a block is in one half as a whole.
+    case_ids : array_like, shape (n_cases,), optional
+        Identifiers that random numbers are keyed by; as for `check`.
+    n_draws : int, default 100
+        Draws of a distribution.
+    n_replicates : int, default 999
+        Replicates of the tests.
+    seed : int, default 0
+        Of everything random.
+
+    Returns
+    -------
+    Recommendation
+        What each pre-rank told on one half, and the test of those chosen on the other.
+
+    Raises
+    ------
+    ValueError
+        For fewer than 20 cases, cases that are all in one block, members in Dask chunks, and where no candidate has power.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(1)
     >>> truth = rng.normal(size=(200, 11, 3))

@@ -57,11 +57,38 @@ class Decision:
 class Check(Decision):
     """The outcome of `check`: prints its verdict and table, converts to a DataFrame, plots.
 
-    `sentences` has a plain sentence for each pre-rank that fails, by the names of targets and their dimension.
-    `table` has one row per pre-rank: the PCE, the PCE expected under calibration and the bias-corrected PCE (each the mean
-    over its projections), a 95 % interval, the p-value of "every projection of this pre-rank is calibrated" with its Monte
-    Carlo error, the p-value adjusted for testing all pre-ranks, and a reading. `projections` has one row per projection of
-    each pre-rank. `attainable` is the smallest adjusted p-value that these data could have given.
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row per pre-rank: the PCE, the PCE expected under calibration and the bias-corrected PCE (each the mean over its
+        projections), a 95 % interval ("low", "high"), the p-value of "every projection of this pre-rank is calibrated" with
+        its Monte Carlo error, the p-value adjusted for testing all pre-ranks, that of the largest deviation ("max p-value"),
+        the share of cases whose observation ties with a member, the largest power of its projections, how many these are,
+        the half-width of the consistency band in standard deviations, and a reading.
+    projections : pandas.DataFrame
+        One row per projection of each pre-rank, with the columns of `table` that a projection has by itself.
+    pit : ProjectedPIT
+        PITs of all pre-ranks.
+    test : PCETest
+        The test of all pre-ranks.
+    notes : tuple of str
+        What was done to the data, how p-values were computed, and what to beware of, a sentence each.
+    n_cases : int
+        Cases that were tested.
+    n_blocks : int or None
+        Blocks that they are in, without those of weight zero; None without blocks.
+    attainable : float
+        The smallest adjusted p-value that these data could have given.
+    n_replicates : int or None
+        Replicates of the tests; None for PITs that were computed elsewhere.
+    case_weights : Tensor, shape (n_cases,), or None
+        Weights of the cases; None means equal.
+    seed : int or None
+        Of everything random; None for PITs that were computed elsewhere.
+    call : str
+        The call that gave the result, as a line of Python; empty for PITs that were computed elsewhere.
+    sentences : dict of str
+        A plain sentence for each pre-rank that fails, by the names of targets and their dimension.
     """
 
     table: "pd.DataFrame"
@@ -110,7 +137,17 @@ class Check(Decision):
         """The table as a DataFrame (a copy).
 
         With `n_bins` it also has the reliability index and the entropy of rank histograms with so many bins, the mean
-        over the projections of each pre-rank: see `prerank.calibration.histogram_shapes`.
+        over the projections of each pre-rank: see `prerank.calibration.histogram_measures`.
+
+        Parameters
+        ----------
+        n_bins : int, optional
+            Bins of equal width, two or more.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per pre-rank.
         """
         table = self.table.copy()
         if n_bins is not None:
@@ -121,7 +158,19 @@ class Check(Decision):
         return table
 
     def to_xarray(self) -> Any:
-        """An `xarray.Dataset`: the table along "prerank", projections along "projection", their curves over "level"."""
+        """An `xarray.Dataset`: the table along "prerank", projections along "projection", their curves over "level".
+
+        Returns
+        -------
+        xarray.Dataset
+            Columns are variables, such as `adjusted_p_value`; those of projections begin with `projection_`, and their
+            curves are `reliability`. Verdict, notes and the number of cases are attributes.
+
+        Raises
+        ------
+        ImportError
+            If xarray is not installed.
+        """
         from prerank.diagnosis.export import as_dataset
 
         return as_dataset(self)
@@ -129,7 +178,13 @@ class Check(Decision):
     columns: ClassVar[tuple[str, ...]] = ("pre-rank", "PCE", "expected", "95 % interval", "p", "adjusted p", "reading")
 
     def rows(self) -> list[list[str]]:
-        """The table as text, for a terminal."""
+        """The table as text, for a terminal.
+
+        Returns
+        -------
+        list of list of str
+            A row per pre-rank, with a text for each of `columns`.
+        """
         return [
             [
                 str(name),
@@ -156,13 +211,31 @@ class Check(Decision):
         return f"{head}{self.table.to_html(float_format=lambda value: f'{value:.4f}')}"
 
     def panels(self) -> list[PreRankPanel]:
-        """The numbers of the pictures: histograms, reliability curves and consistency bands, a value per pre-rank."""
+        """The numbers of the pictures: histograms, reliability curves and consistency bands, a value per pre-rank.
+
+        Returns
+        -------
+        list of PreRankPanel
+            In the order of the table.
+        """
         return panels(self.pit, self.test, self.table, self.projections, self.case_weights, LEVEL, self.sentences)
 
     def plot(self, path: Path | str | None = None, columns: int = 1) -> "Figure":
         """Rank histogram and reliability diagram of every pre-rank, with all projections; written to `path` if given.
 
         One column is five inches wide, which suits a phone or a column of a page; several stand beside each other.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            The file, in the format of its suffix; without one a PNG and an SVG file.
+        columns : int, default 1
+            Columns in which pre-ranks are arranged.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
         """
         from prerank.plotting.diagnosis import diagnosis_figure  # matplotlib loads slowly
         from prerank.plotting.style import save_named
@@ -173,7 +246,27 @@ class Check(Decision):
         return figure
 
     def plane(self, first: str, second: str, n_bins: int = 5) -> PlaneHistogram:
-        """Rank histogram of two projections in the plane, such as two targets: the numbers of `plot_plane`."""
+        """Rank histogram of two projections in the plane, such as two targets: the numbers of `plot_plane`.
+
+        Parameters
+        ----------
+        first : str
+            Name of the projection along the first axis; of a pre-rank with one projection, the pre-rank's name.
+        second : str
+            Name of the other.
+        n_bins : int, default 5
+            Bins of equal width along each axis, two or more.
+
+        Returns
+        -------
+        PlaneHistogram
+            Cases observed and expected in each cell, (n_bins, n_bins) each, and which cells are beyond chance.
+
+        Raises
+        ------
+        ValueError
+            If there is no such projection, or its PITs are no ranks among members.
+        """
         from prerank.diagnosis.plane import plane_histogram  # scipy's laws load slowly
 
         return plane_histogram(self.pit, first, second, n_bins)
@@ -184,6 +277,27 @@ class Check(Decision):
         A cell shows the number of cases in it and, in brackets, the number expected if observations were like members:
         too many are orange, too few are blue, and bold ones are beyond chance. Only for forecasts whose observations are
         ranked among members.
+
+        Parameters
+        ----------
+        first : str
+            Name of the projection along the first axis; of a pre-rank with one projection, the pre-rank's name.
+        second : str
+            Name of the other.
+        path : str or path-like, optional
+            The file, in the format of its suffix; without one a PNG and an SVG file.
+        n_bins : int, default 5
+            Bins of equal width along each axis, two or more.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        ValueError
+            If there is no such projection, or its PITs are no ranks among members.
         """
         from prerank.plotting.plane import plane_panel  # matplotlib loads slowly
         from prerank.plotting.style import new_figure, quiet_style, save_named
@@ -204,6 +318,24 @@ class Check(Decision):
         It has the verdict, the table, rank histograms and reliability diagrams, what their shapes mean, what to do next,
         and how to repeat the check: `command` is a command line and `python` the lines for it, both optional. A `date` is
         shown as it is given; without one the same check makes the same bytes.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            The file.
+        title : str, default ''
+            Heading of the page; a question, "Is the joint forecast calibrated?", where it is empty.
+        command : str, default ''
+            A command line that repeats the check.
+        python : str, default ''
+            Lines of Python that repeat it; the call of the check where it is empty.
+        date : str, default ''
+            A date to show.
+
+        Returns
+        -------
+        str
+            The page.
         """
         from prerank.diagnosis.report import Described, report_of_one  # which itself needs a Check
         from prerank.plotting.page import write_page

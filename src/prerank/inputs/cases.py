@@ -55,8 +55,6 @@ class Cases:
         Which cases were given, what they are called, and which are left.
     labels : Labels
         Labels of the cases that were given, of the targets and of the members; None where position counts.
-    member_names : tuple of str or None
-        What members are called that are models of their own; None where they are exchangeable.
     precisions : Precisions
         The floating types that both came in.
     order : Tensor or None
@@ -69,10 +67,20 @@ class Cases:
         What targets have been divided by.
     notes : tuple of str
         What was done, a sentence each.
-    ids, weights, observation_weights, blocks, groups : Tensor, shape (N,), or None
-        What `along` was given; blocks and groups are numbered from 0.
+    ids : Tensor, shape (N,), or None
+        Names of the cases for everything that is keyed by a seed. These and the next four are what `along` was given.
+    weights : Tensor, shape (N,), or None
+        How much each case counts.
+    observation_weights : Tensor, shape (N,), or None
+        The observation's own weight among weighted members.
+    blocks : Tensor of int, shape (N,), or None
+        Blocks of dependent cases, numbered from 0.
+    groups : Tensor of int, shape (N,), or None
+        Groups of cases, numbered from 0.
     group_names : tuple
         Labels of the groups.
+    member_names : tuple of str or None
+        What members are called that are models of their own; None where they are exchangeable.
     """
 
     y: Tensor | None

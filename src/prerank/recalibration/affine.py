@@ -106,6 +106,11 @@ class Affine:
     folds that the fit has not seen. Left alone, and the summary says so: a discrete distribution, since moved counts are
     none; one with bounds within twenty spreads of its mean, since moved values would lie beyond them; one without a mean or
     a variance.
+
+    Parameters
+    ----------
+    ridges : tuple of float, default (1.0, 0.1, 0.01, 0.001)
+        Strengths of the ridge to choose from, each of zero or more.
     """
 
     ridges: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001)
@@ -114,6 +119,25 @@ class Affine:
         require_ridges(self.ridges)
 
     def fit(self, forecast: Forecast, held_out: HeldOut) -> "FittedAffine":
+        """Learn shifts and spreads from a forecast of held-out cases and their observations.
+
+        Parameters
+        ----------
+        forecast : Ensemble or Distribution
+            The forecast of the held-out cases.
+        held_out : HeldOut
+            Observations, weights and folds.
+
+        Returns
+        -------
+        FittedAffine
+            What was learnt; with the moved mixtures or members of the held-out cases by fits without their fold.
+
+        Raises
+        ------
+        ValueError
+            If an ensemble has a single member, or all members of a target agree in every case.
+        """
         if isinstance(forecast, Ensemble):
             require_spread(forecast, "Affine()")
         if has_atoms(forecast):

@@ -37,6 +37,11 @@ class Dressing:
     `prior_cases` pseudo-observations keep H away from zero, where a repeated observation would be its own density; as many
     blocks (cases without them) pull shifts and spreads to no change. For an `Ensemble`; every other forecast has a density
     or draws of its own.
+
+    Parameters
+    ----------
+    prior_cases : float, default 2.0
+        How many pseudo-observations there are, more than zero.
     """
 
     prior_cases: float = 2.0
@@ -45,6 +50,27 @@ class Dressing:
         require_number(self.prior_cases, "prior_cases", above=0)
 
     def fit(self, forecast: Forecast, held_out: HeldOut) -> "FittedDressing":
+        """Learn shifts, spreads and kernels from an ensemble of held-out cases and their observations.
+
+        Parameters
+        ----------
+        forecast : Ensemble
+            Members of the held-out cases.
+        held_out : HeldOut
+            Observations, weights and folds.
+
+        Returns
+        -------
+        FittedDressing
+            What was learnt, with the mixtures of the held-out cases by fits without their fold.
+
+        Raises
+        ------
+        TypeError
+            If the forecast is no `Ensemble`.
+        ValueError
+            If there is a single member, or all members of a target agree in every case.
+        """
         ensemble = require_ensemble(forecast, "Dressing")
         require_spread(ensemble, "Dressing()")
         n_blocks = len(held_out.folds.block.unique())

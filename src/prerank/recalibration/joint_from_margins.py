@@ -52,7 +52,20 @@ class GaussianCopula:
     """
 
     def fit(self, levels: Tensor, past: Tensor) -> "FittedGaussianCopula":
-        """Learn the correlations."""
+        """Learn the correlations.
+
+        Parameters
+        ----------
+        levels : Tensor, shape (n_cases, n_targets)
+            Levels that the past observations have in their margins.
+        past : Tensor, shape (n_cases, n_targets)
+            The observations, which are not looked at.
+
+        Returns
+        -------
+        FittedGaussianCopula
+            The correlations.
+        """
         scores = torch.special.ndtri((levels.argsort(0).argsort(0) + 1.0).double() / (len(levels) + 1))
         scores = (scores - scores.mean(0)) / scores.std(0, correction=0)
         n, d = scores.shape
@@ -113,7 +126,20 @@ class EmpiricalCopula:
     of_observations: bool = False
 
     def fit(self, levels: Tensor, past: Tensor) -> "FittedEmpiricalCopula":
-        """Keep the ranks of past cases."""
+        """Keep the ranks of past cases.
+
+        Parameters
+        ----------
+        levels : Tensor, shape (n_cases, n_targets)
+            Levels that the past observations have in their margins.
+        past : Tensor, shape (n_cases, n_targets)
+            The observations, whose ranks are kept with `of_observations=True`.
+
+        Returns
+        -------
+        FittedEmpiricalCopula
+            The ranks.
+        """
         order = levels.argsort(0)
         if self.of_observations:  # equal ones in the order of their levels, which are at random within an atom
             order = order.gather(0, past.gather(0, order).argsort(dim=0, stable=True))
@@ -144,7 +170,20 @@ class Independence:
     """No dependence at all: what margins by themselves say, to compare with."""
 
     def fit(self, levels: Tensor, past: Tensor) -> FittedGaussianCopula:
-        """Learn nothing."""
+        """Learn nothing.
+
+        Parameters
+        ----------
+        levels : Tensor, shape (n_cases, n_targets)
+            Levels of past cases, of which only the shape counts.
+        past : Tensor, shape (n_cases, n_targets)
+            Their observations, which are not looked at.
+
+        Returns
+        -------
+        FittedGaussianCopula
+            Correlations of zero.
+        """
         return FittedGaussianCopula(torch.eye(levels.shape[1]).to(levels), 1.0, len(levels))
 
 
@@ -278,7 +317,13 @@ class JointFromMargins:
         return torch.cat(in_threads(lambda cases: self.dependence_.draw(keys[cases], self.n_draws), parts))
 
     def summary(self) -> str:
-        """What was learnt, in a sentence."""
+        """What was learnt, in a sentence.
+
+        Returns
+        -------
+        str
+            The sentence.
+        """
         require_fitted(self, "dependence_")
         return self.dependence_.summary()
 

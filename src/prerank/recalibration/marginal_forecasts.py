@@ -98,7 +98,18 @@ class QuantileMargins:
         return values.clamp(self.lower, self.upper)
 
     def values(self, probabilities: Tensor) -> Tensor:
-        """Values (N, P, D) that are exceeded with one minus these probabilities (N, P, D)."""
+        """Values (N, P, D) that are exceeded with one minus these probabilities (N, P, D).
+
+        Parameters
+        ----------
+        probabilities : Tensor, shape (n_cases, n_points, n_targets)
+            Levels between 0 and 1, several for each case and target.
+
+        Returns
+        -------
+        Tensor, shape (n_cases, n_points, n_targets)
+            The quantiles at these levels, in double precision.
+        """
         scores = torch.special.ndtri(self.levels)
         wanted = torch.special.ndtri(probabilities.to(self.levels)).contiguous()
         above = torch.searchsorted(scores, wanted).clamp(1, len(scores) - 1)
@@ -107,7 +118,20 @@ class QuantileMargins:
         return self._bounded(torch.where(right == left, left, left + share * (right - left)))
 
     def levels_of(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Probabilities (N, D) below observations y (N, D), and up to them: the same two where there is no jump."""
+        """Probabilities (N, D) below observations y (N, D), and up to them: the same two where there is no jump.
+
+        Parameters
+        ----------
+        y : Tensor, shape (n_cases, n_targets)
+            Observations.
+
+        Returns
+        -------
+        below : Tensor, shape (n_cases, n_targets)
+            Probabilities of smaller values.
+        up_to : Tensor, shape (n_cases, n_targets)
+            Probabilities of values that are no larger.
+        """
         known, y = (
             self.quantiles.movedim(1, 2).contiguous(),
             y.to(self.levels)[..., None].contiguous(),
@@ -192,14 +216,38 @@ class DistributionMargins:
         return tuple(found)
 
     def values(self, probabilities: Tensor) -> Tensor:
-        """Values (N, P, D) that are exceeded with one minus these probabilities (N, P, D)."""
+        """Values (N, P, D) that are exceeded with one minus these probabilities (N, P, D).
+
+        Parameters
+        ----------
+        probabilities : Tensor, shape (n_cases, n_points, n_targets)
+            Levels between 0 and 1, several for each case and target.
+
+        Returns
+        -------
+        Tensor, shape (n_cases, n_points, n_targets)
+            The quantiles at these levels, in double precision.
+        """
         by_draw, law = probabilities.movedim(1, 0), self.distribution
         if isinstance(law, Distribution):
             return law.icdf(by_draw).double().movedim(0, 1)
         return torch.as_tensor(law.ppf(by_draw.cpu().numpy())).double().movedim(0, 1)
 
     def levels_of(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Probabilities (N, D) below observations y (N, D), and up to them: the same two where there is no jump."""
+        """Probabilities (N, D) below observations y (N, D), and up to them: the same two where there is no jump.
+
+        Parameters
+        ----------
+        y : Tensor, shape (n_cases, n_targets)
+            Observations.
+
+        Returns
+        -------
+        below : Tensor, shape (n_cases, n_targets)
+            Probabilities of smaller values.
+        up_to : Tensor, shape (n_cases, n_targets)
+            Probabilities of values that are no larger.
+        """
         law = self.distribution
         if isinstance(law, Distribution):
             found = law.cdf(y).double()

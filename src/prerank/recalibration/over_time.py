@@ -37,8 +37,10 @@ class Issue(NamedTuple):
 
     Attributes
     ----------
-    first, last : object
-        The first and the last of their times.
+    first : object
+        The first of their times.
+    last : object
+        The last of their times.
     cases : ndarray of int, shape (n_cases,)
         Their positions among the cases that were given, in the order of time.
     n_learnt : int
@@ -166,8 +168,8 @@ class IssuedForecasts:
 
 @single_threaded()
 def recalibrate_over_time(
-    forecast: Any,
     y: Any,
+    forecast: Any,
     times: Any,
     *,
     recalibrator: Recalibrator | None = None,
@@ -195,10 +197,10 @@ def recalibrate_over_time(
 
     Parameters
     ----------
-    forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
-        Raw forecasts of all cases.
     y : array_like, shape (n_cases, n_targets)
         Observations; NaN where there is none (yet).
+    forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+        Raw forecasts of all cases.
     times : array_like, shape (n_cases,), or str
         When each forecast was issued: numbers, dates, or text with an order. Cases of one time are corrected together.
     recalibrator : Recalibrator, optional
@@ -222,7 +224,7 @@ def recalibrate_over_time(
         What the axes of arrays, and the dimensions of xarray objects, are; as for `check`.
     member_names : sequence of str, optional
         Names of members that are models of their own, as in `Recalibrator.fit`.
-    folder : path, optional
+    folder : str or path-like, optional
         Where fits are kept, in files that `Recalibrator.load` reads.
 
     Returns
@@ -246,7 +248,7 @@ def recalibrate_over_time(
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.normal(size=(120, 11, 2))
     >>> y, members = truth[:, 0] + np.linspace(0, 3, 120)[:, None], truth[:, 1:]
-    >>> issued = recalibrate_over_time(members, y, np.arange(120), every=20, first=40, window=30)
+    >>> issued = recalibrate_over_time(y, members, np.arange(120), every=20, first=40, window=30)
     >>> issued
     IssuedForecasts(80 cases from 40 to 119, 4 fits)
     >>> errors = y[issued.cases] - issued.ensemble().mean.numpy()

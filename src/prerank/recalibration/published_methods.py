@@ -37,10 +37,26 @@ class HDRRecalibration:
     pool is then drawn. HDR of the *old* density becomes uniform: rank with `Ensemble(result.members, reference=forecast)`
     to see it; a check of the result by itself uses the density of the new draws.
 
+    Parameters
+    ----------
+    n_draws : int, default 100
+        Draws of every corrected forecast.
+    n_pool : int, default 1000
+        Draws of every raw forecast that these are taken from, at least two.
+    seed : int, default 0
+        Seed of the draws.
+
+    Attributes
+    ----------
+    masses_ : Tensor, shape (n_held_out,)
+        Sorted masses of the held-out observations: uniform on (0, 1) under calibration.
+    fitted_on_ : FittedOn
+        Number and names of the targets, and number of the members, that it was fitted on.
+
+    References
+    ----------
     Chung, Char and Schneider (2024): Sampling-based multi-dimensional recalibration. International Conference on Machine
     Learning.
-
-    `masses_` (n,) are the sorted masses of the held-out observations: uniform on (0, 1) under calibration.
     """
 
     n_draws: int = 100
@@ -57,7 +73,22 @@ class HDRRecalibration:
     @single_threaded()
     @torch.no_grad()
     def fit(self, forecast: Any, y: Any, *, axes: Axes | None = None) -> "HDRRecalibration":
-        """Measure the masses of held-out observations (N, D)."""
+        """Measure the masses of held-out observations (N, D).
+
+        Parameters
+        ----------
+        forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+            Forecasts of held-out cases.
+        y : array_like, shape (n_cases, n_targets)
+            Their observations; cases with a missing one are left out.
+        axes : sequence or dict of str, optional
+            What the axes of an array in another order are, as for `check`.
+
+        Returns
+        -------
+        HDRRecalibration
+            Itself.
+        """
         cases = held_out_cases(forecast, y, axes)
         law, observed = as_density(cases.law), cases.observed()
         scale = density_scale(law, self.n_pool, self.seed, "held-out pool")
@@ -69,7 +100,25 @@ class HDRRecalibration:
     @single_threaded()
     @torch.no_grad()
     def transform(self, forecast: Any, *, axes: Axes | None = None) -> Ensemble:
-        """`n_draws` equally weighted draws of every case."""
+        """`n_draws` equally weighted draws of every case.
+
+        Parameters
+        ----------
+        forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+            Forecasts of other cases.
+        axes : sequence or dict of str, optional
+            What the axes of an array in another order are, as for `check`.
+
+        Returns
+        -------
+        Ensemble
+            Draws (n_cases, n_draws, n_targets).
+
+        Raises
+        ------
+        ValueError
+            If it is not fitted yet, or the forecast is of other targets.
+        """
         require_fitted(self, "masses_")
         cases = to_correct(forecast, axes, self.fitted_on_, type(self).__name__)
         law = as_density(cases.law)
@@ -101,10 +150,24 @@ class LatentRecalibration:
 
     An `Ensemble` is given the kernel density of its members; a distribution other than a mixture is refused.
 
+    Parameters
+    ----------
+    n_draws : int, default 100
+        Draws of every corrected forecast.
+    seed : int, default 0
+        Seed of the draws.
+
+    Attributes
+    ----------
+    lengths_ : Tensor, shape (n_held_out,)
+        Sorted lengths of the held-out latent vectors.
+    fitted_on_ : FittedOn
+        Number and names of the targets, and number of the members, that it was fitted on.
+
+    References
+    ----------
     Dheur and Ben Taieb (2025): Multivariate latent recalibration for conditional normalizing flows. arXiv:2505.16636. Theirs
     is the latent space of a flow, and they give a finite-sample bound.
-
-    `lengths_` (n,) are the sorted lengths of the held-out latent vectors.
     """
 
     n_draws: int = 100
@@ -119,7 +182,29 @@ class LatentRecalibration:
     @single_threaded()
     @torch.no_grad()
     def fit(self, forecast: Any, y: Any, *, axes: Axes | None = None) -> "LatentRecalibration":
-        """Measure the latent vectors of held-out observations (N, D)."""
+        """Measure the latent vectors of held-out observations (N, D).
+
+        Parameters
+        ----------
+        forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+            Forecasts of held-out cases.
+        y : array_like, shape (n_cases, n_targets)
+            Their observations; cases with a missing one are left out.
+        axes : sequence or dict of str, optional
+            What the axes of an array in another order are, as for `check`.
+
+        Returns
+        -------
+        LatentRecalibration
+            Itself.
+
+        Raises
+        ------
+        TypeError
+            If the forecast is a distribution, and neither a mixture nor normal.
+        ValueError
+            If there are fewer than two complete cases.
+        """
         cases = held_out_cases(forecast, y, axes, at_least=2)
         observed = cases.observed()
         latent = latent_vectors(observed[:, None, :].double(), as_mixture(cases.law))[:, 0]
@@ -130,7 +215,25 @@ class LatentRecalibration:
     @single_threaded()
     @torch.no_grad()
     def transform(self, forecast: Any, *, axes: Axes | None = None) -> Ensemble:
-        """`n_draws` equally weighted draws of every case."""
+        """`n_draws` equally weighted draws of every case.
+
+        Parameters
+        ----------
+        forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+            Forecasts of other cases.
+        axes : sequence or dict of str, optional
+            What the axes of an array in another order are, as for `check`.
+
+        Returns
+        -------
+        Ensemble
+            Draws (n_cases, n_draws, n_targets).
+
+        Raises
+        ------
+        ValueError
+            If it is not fitted yet, or the forecast is of other targets.
+        """
         require_fitted(self, "lengths_")
         cases = to_correct(forecast, axes, self.fitted_on_, type(self).__name__)
         mixture = as_mixture(cases.law)

@@ -102,6 +102,27 @@ def checked_levels(levels: Any) -> Tensor:
 def marginal_quantiles(forecast: GaussianMixture | MultivariateNormal, levels: Any) -> Tensor:
     """Quantiles (N, J, D) of the single targets of a mixture at levels (J,), exact, in double precision.
 
+    Parameters
+    ----------
+    forecast : GaussianMixture or MultivariateNormal
+        The forecast, of batch shape (n_cases,) and event shape (n_targets,).
+    levels : array_like, shape (n_levels,)
+        Probabilities between 0 and 1.
+
+    Returns
+    -------
+    Tensor, shape (n_cases, n_levels, n_targets)
+        Quantiles.
+
+    Raises
+    ------
+    TypeError
+        If the forecast is of another kind, or of several models.
+    ValueError
+        If a level is not between 0 and 1.
+
+    Examples
+    --------
     >>> law = GaussianMixture(torch.zeros(1, 1), torch.tensor([[[0.0, 5.0]]]), torch.eye(2)[None, None])
     >>> marginal_quantiles(law, torch.tensor([0.5, 0.975]))
     tensor([[[0.0000, 5.0000],

@@ -38,7 +38,15 @@ _UNITS = "mean errors, shifts and sizes are in the units of the targets, energy 
 
 
 class PITDensities(NamedTuple):
-    """Densities (K, bins) of a pre-rank's old PITs: of the observations, and under the corrected forecast."""
+    """Densities (K, bins) of a pre-rank's old PITs: of the observations, and under the corrected forecast.
+
+    Attributes
+    ----------
+    observed : ndarray, shape (n_projections, n_bins)
+        Density of the PITs of the observations in bins of equal width; one everywhere for a calibrated forecast.
+    corrected : ndarray, shape (n_projections, n_bins)
+        That of PITs of draws of the corrected forecast.
+    """
 
     observed: np.ndarray
     corrected: np.ndarray
@@ -61,11 +69,41 @@ class Recalibrator(BaseEstimator):
 
     Fit it on cases that the forecast itself was not fitted on, and judge the result on others again: `check(y, corrected)`.
 
-    Fitted: `steps_` (what each step has learnt), `changed_`, `n_cases_`, `n_targets_`, `target_names_` (or None),
-    `n_features_`, `notes_` (what was left out of the fit), `densities_`
-    (densities of old PITs, for `prerank.plotting.recalibration.recalibration_figure`) and `tied_` (share of
-    repeated observations by target).
+    Parameters
+    ----------
+    preranks : PreRank or sequence of PreRank, optional
+        What the tilt looks along and what an ensemble is tested by; the paper's by default.
+    steps : Step or sequence of Step, optional
+        What is done, in this order; by default as above.
+    n_folds : int, default 5
+        Number of folds, at least two.
+    gap : int, default 0
+        Blocks, or cases without them, on both sides of a run that are not learnt from when it is left out.
+    seed : int, default 0
+        Seed of everything random.
 
+    Attributes
+    ----------
+    steps_ : tuple of Fitted
+        What each step has learnt.
+    n_cases_ : int
+        Number of cases that were learnt from.
+    n_features_ : int
+        Number of features, 0 for none.
+    notes_ : tuple of str
+        What was left out of the fit.
+    tied_ : ndarray, shape (n_targets,)
+        Share of repeated observations by target.
+    fitted_on_ : FittedOn
+        Number and names of the targets, and number and names of the members, that it was fitted on.
+
+    See Also
+    --------
+    recalibrate_over_time : a fit every few times, on what was known by then
+    CalibratedRegressorCV : an estimator and its correction in one
+
+    Examples
+    --------
     >>> from prerank import GaussianMixture
     >>> def forecast(n):  # says zero where one is right
     ...     return GaussianMixture(torch.zeros(n, 1), torch.zeros(n, 1, 2), torch.eye(2).expand(n, 1, 2, 2))
@@ -114,6 +152,35 @@ class Recalibrator(BaseEstimator):
 
         Members are exchangeable unless they have names: text along their dimension of an xarray object that differs in more
         than numbers, or `member_names` for any array.
+
+        Parameters
+        ----------
+        forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+            Forecasts of held-out cases.
+        y : array_like, shape (n_cases, n_targets)
+            Their observations; cases with a missing one are left out.
+        features : array_like, shape (n_cases, n_features), optional
+            What the correction may depend on.
+        case_weights : array_like, shape (n_cases,), optional
+            How much each case counts; all alike by default.
+        blocks : array_like, shape (n_cases,), or str, optional
+            Labels of cases that depend on each other; every case is a block of its own by default.
+        axes, joint : sequence or dict of str, optional
+            What the axes of arrays, and the dimensions of xarray objects, are; as for `check`.
+        member_names : sequence of str, optional
+            Names of members that are models of their own, one for each.
+
+        Returns
+        -------
+        Recalibrator
+            The fitted recalibrator itself.
+
+        Raises
+        ------
+        TypeError
+            If steps are no steps, or do not fit the forecast.
+        ValueError
+            If there are too few cases, shapes do not fit, or an observation lies where the forecast cannot be.
         """
         cases = held_out_cases(forecast, y, axes, joint=joint, member_names=member_names)
         return self._learn(cases, features, case_weights, blocks)
@@ -178,6 +245,27 @@ class Recalibrator(BaseEstimator):
 
         `features` (N, L) are those of these cases, in the order that `fit` was given, if it was given any. `axes` names the
         axes of an array, as in `fit`. Members with the names of `fit` may stand in another order.
+
+        Parameters
+        ----------
+        forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+            Forecasts of the cases.
+        features : array_like, shape (n_cases, n_features), optional
+            Their features, where `fit` was given some.
+        axes, joint : sequence or dict of str, optional
+            What the axes of arrays, and the dimensions of xarray objects, are; as for `check`.
+        member_names : sequence of str, optional
+            Names of the members, one for each.
+
+        Returns
+        -------
+        Ensemble or Distribution
+            The corrected forecast.
+
+        Raises
+        ------
+        ValueError
+            If it is not fitted yet, or targets, named members or features are others than those of `fit`.
         """
         check_is_fitted(self, "steps_")
         who = "the Recalibrator"
@@ -234,7 +322,10 @@ class Recalibrator(BaseEstimator):
 
     @property
     def densities_(self) -> dict[str, PITDensities]:
-        """Densities of the old PITs by pre-rank, of the first tilt that changes a forecast, or else of the first."""
+        """Densities of the old PITs by pre-rank, of the first tilt that changes a forecast, or else of the first.
+
+        For `prerank.plotting.recalibration.recalibration_figure`.
+        """
         check_is_fitted(self, "steps_")
         tilts = [step for step in self.steps_ if isinstance(step, FittedTilt)]
         if not tilts:
@@ -248,7 +339,13 @@ class Recalibrator(BaseEstimator):
         return found
 
     def summary(self) -> str:
-        """What was changed, step by step, in words."""
+        """What was changed, step by step, in words.
+
+        Returns
+        -------
+        str
+            Lines of text.
+        """
         check_is_fitted(self, "steps_")
         head = f"Fitted on {counted(self.n_cases_, 'case')}, {counted(self.n_targets_, 'target')}."
         verdict = "" if self.changed_ else " Nothing was changed."
@@ -264,7 +361,13 @@ class Recalibrator(BaseEstimator):
         )
 
     def save(self, path: Path | str) -> None:
-        """Write what was learnt to one file, safetensors with JSON in its header."""
+        """Write what was learnt to one file, safetensors with JSON in its header.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, such as "recalibrator.safetensors".
+        """
         check_is_fitted(self, "steps_")
         about: dict[str, Any] = {"n_cases": self.n_cases_, "n_targets": self.n_targets_, "n_features": self.n_features_}
         about |= {"n_folds": int(self.n_folds), "seed": int(self.seed), "tied": self.tied_.tolist()}
@@ -274,7 +377,18 @@ class Recalibrator(BaseEstimator):
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """What `save` wrote: it transforms as before. `steps` and `preranks`, which are for fitting, are the defaults."""
+        """What `save` wrote: it transforms as before. `steps` and `preranks`, which are for fitting, are the defaults.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file.
+
+        Returns
+        -------
+        Recalibrator
+            A fitted recalibrator.
+        """
         steps, about = read_steps(path)
         result = cls(n_folds=about.n_folds, seed=about.seed)
         result.steps_ = steps

@@ -43,7 +43,17 @@ _MOST_CASES = 10_000_000  # beyond it a share is that of endless cases to all di
 
 
 class Coverage(NamedTuple):
-    """The coverage that is promised before any new case is seen: its mean, and an interval."""
+    """The coverage that is promised before any new case is seen: its mean, and an interval.
+
+    Attributes
+    ----------
+    expected : float
+        The mean of the share of observations inside.
+    lower : float
+        The lower end of an interval for that share.
+    upper : float
+        The upper end of the interval.
+    """
 
     expected: float
     lower: float
@@ -51,7 +61,15 @@ class Coverage(NamedTuple):
 
 
 class Volume(NamedTuple):
-    """Volumes (N,) in the product of the targets' units, and their Monte Carlo standard errors (N,)."""
+    """Volumes (N,) in the product of the targets' units, and their Monte Carlo standard errors (N,).
+
+    Attributes
+    ----------
+    value : Tensor, shape (n_cases,)
+        The volumes.
+    error : Tensor, shape (n_cases,)
+        Their standard errors.
+    """
 
     value: Tensor
     error: Tensor
@@ -73,9 +91,23 @@ class HighestDensityRegions:
     distributions with `log_prob` have their own density; an `Ensemble` is given the Gaussian kernel density of
     its members (Scott's rule per target). Ties of masses, as atoms make them, can only raise the coverage.
 
-    `scores_` (n,) are the sorted masses of the held-out observations: uniform on (0, 1) for a calibrated forecast, up to
-    the error of `n_draws` draws.
+    Parameters
+    ----------
+    n_draws : int, default 1000
+        Draws of every case among which masses are measured, at least two.
+    seed : int, default 0
+        Seed of the draws.
 
+    Attributes
+    ----------
+    scores_ : Tensor, shape (n_held_out,)
+        Sorted masses of the held-out observations: uniform on (0, 1) for a calibrated forecast, up to the error of `n_draws`
+        draws.
+    fitted_on_ : FittedOn
+        Number and names of the targets, and number of the members, that it was fitted on.
+
+    Examples
+    --------
     >>> forecast = GaussianMixture(torch.zeros(99, 1), torch.zeros(99, 1, 2), torch.eye(2).expand(99, 1, 2, 2))
     >>> y = 2 * forecast.ensemble(1, seed=1).members[:, 0]  # the forecast is too narrow by a factor of two
     >>> region = HighestDensityRegions().fit(forecast, y).region(forecast, level=0.9)
@@ -97,7 +129,22 @@ class HighestDensityRegions:
     @single_threaded()
     @torch.no_grad()
     def fit(self, forecast: Any, y: Any, *, axes: AxisNames | None = None) -> "HighestDensityRegions":
-        """Measure where held-out observations (N, D) lie in the forecast of each case."""
+        """Measure where held-out observations (N, D) lie in the forecast of each case.
+
+        Parameters
+        ----------
+        forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+            Forecasts of held-out cases.
+        y : array_like, shape (n_cases, n_targets)
+            Their observations; cases with a missing one are left out.
+        axes : sequence or dict of str, optional
+            What the axes of an array in another order are, as for `check`.
+
+        Returns
+        -------
+        HighestDensityRegions
+            Itself.
+        """
         cases = held_out_cases(forecast, y, axes)
         observed = cases.observed()
         law, stream = _alike(as_density(cases.law)), "regions"
@@ -112,7 +159,27 @@ class HighestDensityRegions:
     @single_threaded()
     @torch.no_grad()
     def region(self, forecast: Any, level: float, *, axes: AxisNames | None = None) -> "PredictionRegion":
-        """The regions of new cases; `level` is the share of observations that they are to contain."""
+        """The regions of new cases; `level` is the share of observations that they are to contain.
+
+        Parameters
+        ----------
+        forecast : Ensemble, Distribution or array_like of shape (n_cases, n_members, n_targets)
+            Forecasts of other cases.
+        level : float
+            The share of observations, between 0 and 1.
+        axes : sequence or dict of str, optional
+            What the axes of an array in another order are, as for `check`.
+
+        Returns
+        -------
+        PredictionRegion
+            A region for each case.
+
+        Raises
+        ------
+        ValueError
+            If it is not fitted yet, the forecast is of other targets, or there were too few held-out cases for the level.
+        """
         require_fitted(self, "scores_")
         cases = to_correct(forecast, axes, self.fitted_on_, type(self).__name__)
         law, stream = _alike(as_density(cases.law)), "regions"
@@ -186,6 +253,23 @@ class PredictionRegion:
     `mass` is where the thresholds stand among the densities of the forecast's draws: near `level` for a calibrated
     forecast, above for one that is too narrow. `n_held_out` cases decided it, of which the `place`-th counted from the
     most probable is the edge.
+
+    Attributes
+    ----------
+    forecast : Distribution
+        The forecasts, of batch shape (n_cases,) and event shape (n_targets,).
+    level : float
+        The share of observations to contain.
+    threshold : Tensor, shape (n_cases,)
+        The least log density inside.
+    mass : float
+        The forecast probability of the region: below 0 or above 1 in nats of log density beyond all draws.
+    n_held_out : int
+        How many cases decided.
+    place : int
+        Which of them is the edge, counted from 1.
+    labels : Labels
+        Those of cases and targets.
     """
 
     forecast: Distribution
@@ -209,6 +293,21 @@ class PredictionRegion:
         """Whether the region of each case contains its observation: y (N, D) -> (N,), in the order of y.
 
         Labels of cases and targets are matched with those of the forecast, where both have some.
+
+        Parameters
+        ----------
+        y : array_like, shape (n_cases, n_targets)
+            Observations, complete.
+
+        Returns
+        -------
+        Tensor of bool, shape (n_cases,)
+            Whether each is inside; an array of NumPy if y is no tensor.
+
+        Raises
+        ------
+        ValueError
+            If a value is missing, or cases or targets are others than those of the forecast.
         """
         given = Cases.of(y, self.forecast).of_one_model().require_complete()
         observed, known = given.observed(), given.labels.targets is not None
@@ -227,6 +326,18 @@ class PredictionRegion:
         Without ties the coverage over endless cases is a beta variable with parameters `place` and `n_held_out` + 1 -
         `place`, through the chance in the held-out cases; the share among finitely many is beta-binomial. With ties it is
         at least as high.
+
+        Parameters
+        ----------
+        n_cases : int, optional
+            How many new cases; endless ones by default.
+        confidence : float, default 0.95
+            Probability of the interval, between 0 and 1.
+
+        Returns
+        -------
+        Coverage
+            The mean of the share, and the interval.
         """
         if not 0.0 < require_real(confidence, "confidence", "a probability between 0 and 1, such as 0.95") < 1.0:
             raise ValueError(f"confidence={confidence}: a probability between 0 and 1, such as 0.95")
@@ -246,6 +357,18 @@ class PredictionRegion:
 
         For continuous targets. Half of the draws are the forecast's own, half come from Gaussians that reach as far as the
         region does, so no draw weighs more than 2 / exp(`threshold`).
+
+        Parameters
+        ----------
+        n_draws : int, default 1000
+            Draws of every case, of both kinds together.
+        seed : int, default 0
+            Seed of the draws.
+
+        Returns
+        -------
+        Volume
+            Volumes and their standard errors.
         """
         half = max(2, require_whole(n_draws, "n_draws", at_most=MOST_DRAWS) // 2)
         seed = require_whole(seed, "seed", at_least=None)

@@ -21,7 +21,22 @@ FOR_MOMENTS = 1000  # draws of a distribution that does not know its mean or var
 class HeldOut(NamedTuple):
     """Observations (N, D) that the forecast was not fitted on, weights (N,) with mean one, folds, pre-ranks and a seed.
 
-    `features` are those of the cases, or None; `ordered_targets` says whether targets are in an order, such as leads.
+    Attributes
+    ----------
+    y : Tensor, shape (n_cases, n_targets)
+        The observations.
+    weights : Tensor, shape (n_cases,)
+        How much each case counts, one on average.
+    folds : Folds
+        The fold and the block of every case.
+    preranks : sequence of PreRank
+        What a tilt looks along, and an ensemble is tested by.
+    seed : int
+        Seed of everything random.
+    features : Features, optional
+        Those of the cases, if there are any.
+    ordered_targets : bool, default False
+        Whether targets are in an order, such as leads.
     """
 
     y: Tensor
@@ -33,11 +48,35 @@ class HeldOut(NamedTuple):
     ordered_targets: bool = False
 
     def gain(self, values: Tensor) -> tuple[float, float]:
-        """Weighted mean and standard error of a value per case."""
+        """Weighted mean and standard error of a value per case.
+
+        Parameters
+        ----------
+        values : Tensor, shape (n_cases,)
+            A number for each case, such as what its score gains.
+
+        Returns
+        -------
+        mean : float
+            The weighted mean.
+        error : float
+            Its standard error, cases of a block counted as one.
+        """
         return mean_and_error(values, self.weights, self.folds.block)
 
     def within(self, f: int) -> "HeldOut":
-        """What a fit without fold f learns from, with folds of its own: fold f then judges what those have chosen."""
+        """What a fit without fold f learns from, with folds of its own: fold f then judges what those have chosen.
+
+        Parameters
+        ----------
+        f : int
+            The fold to leave out, counted from 0.
+
+        Returns
+        -------
+        HeldOut
+            The other cases, their weights one on average again.
+        """
         kept = self.folds.without[f]
         weights = self.weights[kept]
         features = (
@@ -56,11 +95,31 @@ class Fitted(Protocol):
     """
 
     @property
-    def changed(self) -> bool: ...
+    def changed(self) -> bool:
+        """Whether it changes a forecast."""
 
-    def transform(self, forecast: Forecast) -> Forecast: ...
+    def transform(self, forecast: Forecast) -> Forecast:
+        """Correct a forecast.
 
-    def summary(self) -> str: ...
+        Parameters
+        ----------
+        forecast : Ensemble or Distribution
+            The forecast, of a kind that the step has learnt from.
+
+        Returns
+        -------
+        Ensemble or Distribution
+            The corrected forecast of the same cases.
+        """
+
+    def summary(self) -> str:
+        """What was changed, in words.
+
+        Returns
+        -------
+        str
+            A sentence or two.
+        """
 
 
 def in_place(parts: Sequence[GaussianMixture], folds: Folds) -> GaussianMixture:
@@ -89,7 +148,21 @@ def in_place(parts: Sequence[GaussianMixture], folds: Folds) -> GaussianMixture:
 class Step(Protocol):
     """A value with options that learns from a forecast of held-out cases."""
 
-    def fit(self, forecast: Forecast, held_out: HeldOut) -> Fitted: ...
+    def fit(self, forecast: Forecast, held_out: HeldOut) -> Fitted:
+        """Learn from a forecast of held-out cases and their observations.
+
+        Parameters
+        ----------
+        forecast : Ensemble or Distribution
+            The forecast of the held-out cases, or what earlier steps have made of it.
+        held_out : HeldOut
+            Observations, weights and folds.
+
+        Returns
+        -------
+        Fitted
+            What was learnt.
+        """
 
 
 def require_ensemble(forecast: Forecast, step: str) -> Ensemble:

@@ -44,6 +44,25 @@ class Tilt:
     learnt is how the error depends on them. A low `degree` will do; a tilt without features comes after it.
 
     Weights cannot create support: a forecast that is far too narrow has to be widened first (`Affine`, `Dressing`).
+
+    Parameters
+    ----------
+    degree : int, default 8
+        The highest degree J of the polynomials, at most 50.
+    n_draws : int, default 256
+        Draws of a case that its observation is told apart from in the fit.
+    n_reference : int, default 500
+        Draws of a case that a point is ranked among where its PIT has no closed form.
+    pool : int, default 2000
+        Draws of a case that the corrected forecast is computed from, at least.
+    ridges : tuple of float, default (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
+        Strengths of the ridge to choose from, each of zero or more.
+    least_effective_share : float, default 0.02
+        The least effective share of a pool of draws, between 0 and 1.
+    errors : float, default 2.0
+        Standard errors by which a score may be worse.
+    by_features : bool, default False
+        Whether coefficients depend on the features.
     """
 
     degree: int = 8
@@ -64,6 +83,27 @@ class Tilt:
         require_yes_or_no(self.by_features, "by_features")
 
     def fit(self, forecast: Forecast, held_out: HeldOut) -> "FittedTilt":
+        """Learn the coefficients from a forecast of held-out cases and their observations.
+
+        Parameters
+        ----------
+        forecast : Distribution
+            The forecast of the held-out cases.
+        held_out : HeldOut
+            Observations, weights, folds, pre-ranks and, with `by_features=True`, features.
+
+        Returns
+        -------
+        FittedTilt
+            What was learnt; if there is a tilt, with the tilted forecasts of the held-out cases by fits without their fold.
+
+        Raises
+        ------
+        TypeError
+            If the forecast is an `Ensemble`.
+        ValueError
+            If coefficients are to depend on features, and there are none.
+        """
         law = _distribution(forecast)
         old = OldPITs(tuple(held_out.preranks), self.n_reference, held_out.seed)
         if self.by_features and held_out.features is None:
@@ -83,7 +123,22 @@ class Tilt:
         return ridge_path(pits, held_out.weights, held_out.folds, self.ridges, self.degree, features)
 
     def points(self, law: Distribution, held_out: HeldOut, old: OldPITs) -> Tensor:
-        """PITs (N, M + 1, K) of the observations and of draws, the observation first, in single precision."""
+        """PITs (N, M + 1, K) of the observations and of draws, the observation first, in single precision.
+
+        Parameters
+        ----------
+        law : Distribution
+            The forecast of the held-out cases.
+        held_out : HeldOut
+            Their observations, and the seed of the draws.
+        old : OldPITs
+            How PITs are computed.
+
+        Returns
+        -------
+        Tensor, shape (n_cases, n_draws + 1, n_projections)
+            PITs along the projections of all pre-ranks.
+        """
         cases = torch.arange(len(held_out.y), device=held_out.y.device)
         values = (self.n_draws + 1) * 8 * law.event_shape[-1]
         if isinstance(law, Tilted):

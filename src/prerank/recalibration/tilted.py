@@ -44,8 +44,8 @@ class Moments(NamedTuple):
 class Tilted(Distribution):
     r"""$f^*(y \mid x) \propto f(y \mid x) \exp \sum_{kj} \theta_{jk} b_j(Z_k(y; x))$ with f = `base` and PITs Z under f.
 
-    Coefficients `theta` are (J, K), or (N, J, K) where they differ by case. The base may be a `Tilted` itself: draws then
-    come from the forecast at the bottom, its `root`, and weigh by all tilts at once.
+    The base may be a `Tilted` itself: draws then come from the forecast at the bottom, its `root`, and weigh by all tilts at
+    once.
 
     Draws are equally weighted: resampled by their weights, at even steps, from `pool` draws of the root, or from as many
     as are worth two for every draw that is asked for, by `share`, the effective share of a pool that is expected; where in
@@ -55,6 +55,27 @@ class Tilted(Distribution):
     `log_normaliser_error` (N,) is the standard error of the log density that comes of it, and where the effective size is
     small the log density is optimistic. Draws through
     `prerank.forecasts.equally_weighted_draws` depend on (seed, stream, case) alone if those of the root do.
+
+    Parameters
+    ----------
+    base : torch.distributions.Distribution
+        The forecast f, of batch shape (n_cases,) and event shape (n_targets,).
+    pits : OldPITs
+        How its PITs are computed.
+    theta : Tensor, shape (degree, n_projections) or (n_cases, degree, n_projections)
+        Coefficients, the same for all cases or by case.
+    pool : int, default 2000
+        Draws of the root that a case is computed from, at least.
+    case_ids : Tensor of int, shape (n_cases,), optional
+        Identifiers of the cases, by which draws are keyed; positions by default.
+    share : float, default 1.0
+        Effective share of a pool that is expected.
+    largest : int, optional
+        The most draws of a pool; ten times `pool` by default.
+
+    See Also
+    --------
+    Tilt : the step of recalibration that makes it
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - torch's protocol
@@ -93,7 +114,18 @@ class Tilted(Distribution):
         return self.root.support
 
     def select(self, cases: Tensor | slice) -> "Tilted":
-        """The same forecast for some of its cases."""
+        """The same forecast for some of its cases.
+
+        Parameters
+        ----------
+        cases : Tensor or slice
+            Positions of the cases.
+
+        Returns
+        -------
+        Tilted
+            The forecast of these cases.
+        """
         ids = self.case_ids[cases.cpu() if isinstance(cases, Tensor) else cases]
         theta = self.theta
         if theta.ndim == 3:
@@ -106,32 +138,98 @@ class Tilted(Distribution):
         return part
 
     def named(self, case_ids: Tensor) -> "Tilted":
-        """The same forecast, its draws and those of the tilts before it keyed by other identifiers (N,) of its cases."""
+        """The same forecast, its draws and those of the tilts before it keyed by other identifiers (N,) of its cases.
+
+        Parameters
+        ----------
+        case_ids : Tensor of int, shape (n_cases,)
+            The identifiers; cases with the same one have the same random numbers.
+
+        Returns
+        -------
+        Tilted
+            The forecast.
+        """
         base = self.base.named(case_ids) if isinstance(self.base, Tilted) else self.base
         return Tilted(base, self.pits, self.theta, self.pool, case_ids, self.share, self.largest)
 
     def with_pool(self, pool: int) -> "Tilted":
-        """The same forecast, computed with another number of draws."""
+        """The same forecast, computed with another number of draws.
+
+        Parameters
+        ----------
+        pool : int
+            Draws of the root for each case.
+
+        Returns
+        -------
+        Tilted
+            The forecast; this object if the number is the same.
+        """
         if pool == self.pool:
             return self
         return Tilted(self.base, self.pits, self.theta, pool, self.case_ids, self.share, self.largest)
 
     def pool_worth(self, n_draws: int) -> int:
-        """How many draws of the root are worth so many independent ones: `pool` at least, and `largest` at most."""
+        """How many draws of the root are worth so many independent ones: `pool` at least, and `largest` at most.
+
+        Parameters
+        ----------
+        n_draws : int
+            How many independent draws.
+
+        Returns
+        -------
+        int
+            Draws of the root, by the share that is expected.
+        """
         return max(self.pool, min(math.ceil(n_draws / self.share), self.largest))
 
     def values_per_case(self, n_points: int) -> int:
-        """Numbers of the largest temporary that weights of so many points of a case take: PITs, or targets."""
+        """Numbers of the largest temporary that weights of so many points of a case take: PITs, or targets.
+
+        Parameters
+        ----------
+        n_points : int
+            Points of a case.
+
+        Returns
+        -------
+        int
+            How many numbers there are for each case.
+        """
         own = max(self.theta.shape[-1], 8) * n_points
         return max(own, self.base.values_for_pits(n_points)) if isinstance(self.base, Tilted) else own
 
     def values_for_pits(self, n_points: int) -> int:
-        """The same for PITs under this forecast: they are learnt from its pool, which is made for them unless it is kept."""
+        """The same for PITs under this forecast: they are learnt from its pool, which is made for them unless it is kept.
+
+        Parameters
+        ----------
+        n_points : int
+            Points of a case.
+
+        Returns
+        -------
+        int
+            How many numbers there are for each case.
+        """
         return self.values_per_case(n_points if self.has_pool else max(n_points, self.pool))
 
     @single_threaded()
     def log_weights(self, points: Tensor) -> Tensor:
-        """The exponent of the tilt, of all tilts, at points (N, P, D): (N, P)."""
+        """The exponent of the tilt, of all tilts, at points (N, P, D): (N, P).
+
+        Parameters
+        ----------
+        points : Tensor, shape (n_cases, n_points, n_targets)
+            Points, several for each case.
+
+        Returns
+        -------
+        Tensor, shape (n_cases, n_points)
+            Logarithms of weights, up to a constant of each case.
+        """
         if (known := self._known.get(points)) is not None:
             return known
         if isinstance(self.base, Tilted):
@@ -147,7 +245,23 @@ class Tilted(Distribution):
 
     @single_threaded()
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log density of `value` (*sample, N, D), with a normaliser from a pool of draws."""
+        """Log density of `value` (*sample, N, D), with a normaliser from a pool of draws.
+
+        Parameters
+        ----------
+        value : Tensor, shape (*sample_shape, n_cases, n_targets)
+            Points, one for each case.
+
+        Returns
+        -------
+        Tensor, shape (*sample_shape, n_cases)
+            Log densities, without gradient.
+
+        Raises
+        ------
+        ValueError
+            If there is not one point for each case and target.
+        """
         if value.shape[-2:] != (*self.batch_shape, *self.event_shape):
             raise ValueError(
                 f"value has shape {tuple(value.shape)}, but the forecast is for {self.batch_shape[-1]} cases and "
@@ -158,12 +272,34 @@ class Tilted(Distribution):
 
     @single_threaded()
     def log_density(self, points: Tensor) -> Tensor:
-        """Log density (N, P) of points (N, P, D), as `log_prob`."""
+        """Log density (N, P) of points (N, P, D), as `log_prob`.
+
+        Parameters
+        ----------
+        points : Tensor, shape (n_cases, n_points, n_targets)
+            Points, several for each case.
+
+        Returns
+        -------
+        Tensor, shape (n_cases, n_points)
+            Log densities, without gradient.
+        """
         with torch.no_grad():
             return self.log_unnormalised(points) - self._moments.log_normaliser[..., None]
 
     def log_unnormalised(self, points: Tensor) -> Tensor:
-        """Log density (N, P) of points (N, P, D), up to a constant of each case that takes a pool to know."""
+        """Log density (N, P) of points (N, P, D), up to a constant of each case that takes a pool to know.
+
+        Parameters
+        ----------
+        points : Tensor, shape (n_cases, n_points, n_targets)
+            Points, several for each case.
+
+        Returns
+        -------
+        Tensor, shape (n_cases, n_points)
+            Log densities without their normaliser.
+        """
         return view_of(self.root).log_density().function(points) + self.log_weights(points)
 
     @property
@@ -178,28 +314,59 @@ class Tilted(Distribution):
 
     @property
     def mean(self) -> Tensor:
+        """Mean (N, D), from a pool of draws."""
         return self._moments.mean
 
     @property
     def covariance_matrix(self) -> Tensor:
+        """Covariance (N, D, D), from a pool of draws."""
         return self._moments.covariance
 
     @property
     def variance(self) -> Tensor:
+        """Variance (N, D) of each target, from a pool of draws."""
         return self._moments.covariance.diagonal(dim1=-2, dim2=-1)
 
     @single_threaded()
     def ensemble(
         self, n_draws: int, seed: int = 0, stream: str = "members", case_ids: Tensor | None = None
     ) -> Ensemble:
-        """Equally weighted draws (N, M, D), resampled from a pool."""
+        """Equally weighted draws (N, M, D), resampled from a pool.
+
+        Parameters
+        ----------
+        n_draws : int
+            Members per case.
+        seed : int, default 0
+            Seed of the draws.
+        stream : str, default 'members'
+            What the draws are for; another name gives independent draws.
+        case_ids : Tensor of int, shape (n_cases,), optional
+            Identifiers of the cases; the forecast's own by default.
+
+        Returns
+        -------
+        Ensemble
+            Members (n_cases, n_draws, n_targets).
+        """
         ids = self.case_ids if case_ids is None else case_ids.cpu()
         n_points = max(POOL_PER_DRAW * n_draws, self.pool_worth(POOL_PER_DRAW * n_draws))
         members, worth = self._resampled(n_draws, n_points, seed, stream, ids)
         return Ensemble(self._with_more(members, worth, n_points, seed, stream, ids))
 
     def slices_to_draw(self, n_draws: int) -> list[slice]:
-        """Chunks of cases for `ensemble` of so many draws."""
+        """Chunks of cases for `ensemble` of so many draws.
+
+        Parameters
+        ----------
+        n_draws : int
+            Members per case.
+
+        Returns
+        -------
+        list of slice
+            All cases, a few at a time; one slice where the root cannot be cut into cases.
+        """
         n_points = max(POOL_PER_DRAW * n_draws, self.pool_worth(POOL_PER_DRAW * n_draws))
         return some_cases(self.root, self.values_per_case(n_points), self.theta.device)
 
@@ -241,7 +408,18 @@ class Tilted(Distribution):
         return self.pits.may_be_spread and may_be_spread(self.root, self.theta.device)
 
     def slices_to_rank(self, n_draws: int) -> list[slice]:
-        """Chunks of cases for `draws_and_view` of so many draws."""
+        """Chunks of cases for `draws_and_view` of so many draws.
+
+        Parameters
+        ----------
+        n_draws : int
+            Draws per case.
+
+        Returns
+        -------
+        list of slice
+            All cases, a few at a time; one slice where the root cannot be cut into cases.
+        """
         return some_cases(self.root, self.values_per_case(self._points_to_rank(n_draws)), self.theta.device)
 
     def draws_and_view(
@@ -251,6 +429,26 @@ class Tilted(Distribution):
 
         The view knows the pool and the observation, each with its share, and not which is which. With a `unit` (D,) the
         observations are in these units, and so are the draws and what the view is asked.
+
+        Parameters
+        ----------
+        y : Tensor, shape (n_cases, n_targets)
+            Observations.
+        n_draws : int
+            Draws per case.
+        seed : int
+            Seed of the draws.
+        case_ids : Tensor of int, shape (n_cases,)
+            Identifiers of the cases, by which draws are keyed.
+        unit : Tensor, shape (n_targets,), optional
+            What the targets of `y` are divided by; nothing by default.
+
+        Returns
+        -------
+        draws : Ensemble
+            Members (n_cases, n_draws, n_targets).
+        view : View
+            What pre-ranks learn from.
         """
         from prerank.recalibration.one_pool import PoolView
 
@@ -269,13 +467,37 @@ class Tilted(Distribution):
         return min(math.ceil(n_draws / self.share), max(self.largest, n_draws))
 
     def in_units(self, units: Tensor) -> Distribution:
-        """The same forecast with each target divided by a number (D,)."""
+        """The same forecast with each target divided by a number (D,).
+
+        Parameters
+        ----------
+        units : Tensor, shape (n_targets,)
+            What each target is divided by.
+
+        Returns
+        -------
+        Distribution
+            The forecast in these units.
+        """
         from prerank.recalibration.one_pool import InUnits
 
         return InUnits(self, units)
 
     def reference_draws(self, n_draws: int, stream: str) -> Ensemble:
-        """Draws (N, M, D) for PITs to be learnt from: at even steps through the first half of the pool of the moments."""
+        """Draws (N, M, D) for PITs to be learnt from: at even steps through the first half of the pool of the moments.
+
+        Parameters
+        ----------
+        n_draws : int
+            Draws per case.
+        stream : str
+            What the draws are for; another name begins at another place.
+
+        Returns
+        -------
+        Ensemble
+            Members (n_cases, n_draws, n_targets).
+        """
         return self._from_pool(n_draws, stream, slice(0, -(-self.pool // 2)))
 
     @property
@@ -285,7 +507,22 @@ class Tilted(Distribution):
         return spread_matrix(members, torch.softmax(exponent, -1))
 
     def draws_to_rank(self, y: Tensor, n_draws: int, stream: str) -> Ensemble:
-        """Draws (N, M, D) to rank observations y (N, D) among, that are independent of `reference_draws`."""
+        """Draws (N, M, D) to rank observations y (N, D) among, that are independent of `reference_draws`.
+
+        Parameters
+        ----------
+        y : Tensor, shape (n_cases, n_targets)
+            Observations.
+        n_draws : int
+            Draws per case.
+        stream : str
+            What the draws are for; another name begins at another place.
+
+        Returns
+        -------
+        Ensemble
+            Members (n_cases, n_draws, n_targets).
+        """
         members, exponent = (part[:, self.pool // 2 :] for part in self._kept)
         y = y[:, None].to(members)
         exponent = torch.cat([self._exponent(y), exponent], -1)
@@ -301,7 +538,20 @@ class Tilted(Distribution):
         return self.pool // POOL_PER_DRAW
 
     def density_of_draws(self, n_draws: int, stream: str) -> Tensor:
-        """Log density (N, M) of draws at even steps through the pool of the moments, which is kept."""
+        """Log density (N, M) of draws at even steps through the pool of the moments, which is kept.
+
+        Parameters
+        ----------
+        n_draws : int
+            Draws per case.
+        stream : str
+            What the draws are for; another name begins at another place.
+
+        Returns
+        -------
+        Tensor, shape (n_cases, n_draws)
+            Log densities, without gradient.
+        """
 
         def one(_: slice, part: "Tilted") -> Tensor:
             return part.log_density(part._from_pool(n_draws, stream, slice(None)).members)
@@ -319,7 +569,18 @@ class Tilted(Distribution):
 
     @single_threaded()
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Equally weighted draws from torch's global generator, sample axes first, as torch has it."""
+        """Equally weighted draws from torch's global generator, sample axes first, as torch has it.
+
+        Parameters
+        ----------
+        sample_shape : torch.Size or tuple of int, default ()
+            Axes of draws, which come first.
+
+        Returns
+        -------
+        Tensor, shape (*sample_shape, n_cases, n_targets)
+            Draws, without gradient.
+        """
         sample_shape = torch.Size(sample_shape)
         seed = int(torch.randint(1 << 62, ()))
         drawn = self.ensemble(math.prod(sample_shape), seed, "sample").members
