@@ -4,7 +4,7 @@
 
 One row per pre-rank, then all seven together, then with the test over all of them (999 exchange replicates). Every row
 runs in a process of its own; memory is the peak of the process above what it held with the data loaded. The aim is 10 s
-and 1.5 GB on two cores for all seven. The rows of the energy score come from benchmarks/scores.py where that is there.
+and 1.5 GB on two cores for all seven. The rows of the energy score come from benchmarks/score_times.py where that is there.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def main() -> None:
         rows.append({"what": name, "seconds": wall, "cpu_seconds": cpu, "bytes": memory})
         print(f"{name:34s} {wall:8.2f} {cpu:8.2f} {memory / 1e6:7.0f}", flush=True)
     try:
-        from scores import energy_score_rows
+        from score_times import energy_score_rows
     except ImportError as reason:
         print(f"energy score: left out ({reason})")
     else:

@@ -2,6 +2,7 @@
 
     python benchmarks/growth.py                     curves over N, M, D, models and threads, into results/growth/growth.csv
     python benchmarks/growth.py --old DIR DIR       five sizes by this tree and others in turn, into results/growth/trees.csv
+    python benchmarks/growth.py --memory            peaks of fresh processes, into results/growth/memory.csv
     python benchmarks/growth.py --table             exponents, from the record
 
 A curve changes one number and keeps the others at 1,000 cases, 50 members, 5 targets, one model and one thread. Everything
@@ -36,6 +37,7 @@ CURVES = {
     "models": (1, 2, 4, 8),
     "threads": (1, 2),
 }
+NAMES = {"prerank": "check", "prerank ranks": "marginal ranks", "xskillscore": "marginal ranks, xskillscore"}
 WITHOUT_PEER = ("models", "threads")
 SIZES = ((500, 30, 4), (1000, 100, 4), (10_000, 20, 10), (2_000, 50, 25), (10_000, 100, 16))
 REPEATS = 3
@@ -67,7 +69,7 @@ def work_of(contender: str, size: dict[str, int]) -> Callable[[], object]:
     import torch
 
     from prerank import Ensemble, Marginal, check, pce_test, projected_pit
-    from scores import _contender
+    from score_times import _contender
 
     n_cases, n_members, n_targets = size["cases"], size["members"], size["targets"]
     points = np.random.default_rng(1).normal(size=(size["models"], n_cases, n_members + 1, n_targets))
@@ -101,6 +103,19 @@ def curves(path: Path) -> None:
         row = {"curve": curve, "contender": contender} | size
         row |= {"seconds": f"{median(seconds):.4f}", "wall": f"{median(walls):.4f}"}
         append(path, row)
+
+
+def memory(path: Path) -> None:
+    """What a fresh process takes at the last two values of every curve of data, with its libraries and its data."""
+    done = {(row["curve"], row["contender"], row[row["curve"]]) for row in rows_of(path)}
+    own = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    for curve, contender, size in planned():
+        again = (curve, contender, str(size[curve])) in done
+        if again or curve in WITHOUT_PEER or contender == "prerank ranks" or size[curve] not in CURVES[curve][-2:]:
+            continue
+        words = [sys.executable, __file__, "--one", contender, *map(str, size.values())]
+        peak = float(subprocess.run(words, check=True, capture_output=True, text=True, env=os.environ | own).stdout)
+        append(path, {"curve": curve, "contender": contender} | size | {"process_peak_mb": f"{peak:.0f}"})
 
 
 def trees(path: Path, folders: list[Path]) -> None:
@@ -138,12 +153,17 @@ def trees(path: Path, folders: list[Path]) -> None:
 
 def peak_of(worker: "subprocess.Popen[str]") -> float:
     """The most memory that a process has had, in MB, before it is told to end."""
-    status = Path(f"/proc/{worker.pid}/status")
-    peak = math.nan
-    if status.exists():
-        peak = next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1e3
+    peak = highest(worker.pid)
     worker.communicate()
     return peak
+
+
+def highest(process: int) -> float:
+    """The most memory that a process has had so far, in MB; not a number where the system does not say."""
+    status = Path(f"/proc/{process}/status")
+    if not status.exists():
+        return math.nan
+    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1e3
 
 
 def append(path: Path, row: dict[str, Any]) -> None:
@@ -177,18 +197,30 @@ def exponent(rows: list[dict[str, str]], curve: str, contender: str, column: str
 def table(rows: list[dict[str, str]]) -> list[str]:
     """Lines for the page."""
     lines = [
-        "| over | from | to | seconds | grows with the power |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "| of | over | from | to | seconds | grows with the power |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
-    for curve in CURVES:
-        own = [row for row in rows if (row["curve"], row["contender"]) == (curve, "prerank")]
+    for contender, curve in ((contender, curve) for contender in NAMES for curve in CURVES if curve != "threads"):
+        own = [row for row in rows if (row["curve"], row["contender"]) == (curve, contender)]
         if not own:
             continue
         first, last = own[0], own[-1]
         lines.append(
-            f"| {curve} | {int(first[curve]):,} | {int(last[curve]):,} | {float(first['seconds']):.2f} to "
-            f"{float(last['seconds']):.2f} | {exponent(rows, curve, 'prerank'):.2f} |"
+            f"| {NAMES[contender]} | {curve} | {int(first[curve]):,} | {int(last[curve]):,} | "
+            f"{float(first['seconds']):.3g} to {float(last['seconds']):.3g} | {exponent(rows, curve, contender):.2f} |"
         )
+    return lines
+
+
+def memory_lines(rows: list[dict[str, str]]) -> list[str]:
+    """Lines for the page: peaks, and where a straight line through the two of a curve reaches 16 GB."""
+    lines = ["| over | of | at | MB | at | MB | 16 GB at about |", "| --- | --- | ---: | ---: | ---: | ---: | ---: |"]
+    for curve, contender in dict.fromkeys((row["curve"], row["contender"]) for row in rows):
+        own = [row for row in rows if (row["curve"], row["contender"]) == (curve, contender)]
+        (a, low), (b, high) = ((int(row[curve]), float(row["process_peak_mb"])) for row in own)
+        end = f" {float(f'{b + (16_000 - high) * (b - a) / (high - low):.1g}'):,.0f}" if high > low else ""
+        name = "check" if contender == "prerank" else contender
+        lines.append(f"| {curve} | {name} | {a:,} | {low:,.0f} | {b:,} | {high:,.0f} |{end} |")
     return lines
 
 
@@ -238,30 +270,39 @@ def figure(rows: list[dict[str, str]], path: Path) -> None:
     shown = [curve for curve in CURVES if curve != "threads" and any(row["curve"] == curve for row in rows)]
     fig, axes = plt.subplots(1, len(shown), figsize=(11, 3), sharey=True, squeeze=False, layout="constrained")
     for ax, curve in zip(axes[0], shown, strict=True):
-        names = {"prerank": "check", "prerank ranks": "marginal ranks", "xskillscore": "marginal ranks, xskillscore"}
-        for contender, label in names.items():
+        for contender, label in NAMES.items():
             own = [row for row in rows if (row["curve"], row["contender"]) == (curve, contender)]
             if own:
                 ax.loglog([int(row[curve]) for row in own], [float(row["seconds"]) for row in own], "o-", label=label)
+        ax.set_xticks(CURVES[curve], [f"{value:,}" for value in CURVES[curve]], rotation=45, fontsize=8)
+        ax.minorticks_off()
         ax.set_xlabel(curve)
     axes[0, 0].set_ylabel("processor seconds")
-    axes[0, 0].legend(frameon=False, fontsize=8)
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False, fontsize=9)
     fig.savefig(path, dpi=120)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--old", type=Path, nargs="+", help="other source trees, named by their folders")
+    parser.add_argument("--memory", action="store_true", help="peaks of memory")
+    parser.add_argument("--one", nargs=6, help=argparse.SUPPRESS)
     parser.add_argument("--table", action="store_true", help="lines for the page, from the record")
     parser.add_argument("--figure", type=Path, help="draw the record into this file")
     options = parser.parse_args()
     path = FOLDER / "growth.csv"
-    if options.old:
+    if options.one:
+        work_of(options.one[0], dict(zip(MIDDLE, map(int, options.one[1:]), strict=True)))()
+        print(highest(os.getpid()))
+    elif options.memory:
+        memory(FOLDER / "memory.csv")
+    elif options.old:
         trees(FOLDER / "trees.csv", options.old)
     elif options.table or options.figure:
         rows = rows_of(path)
         others = rows_of(FOLDER / "trees.csv")
-        print("\n".join([*table(rows), *size_lines(others), *tree_lines(others)]))
+        peaks = memory_lines(rows_of(FOLDER / "memory.csv"))
+        print("\n".join([*table(rows), *peaks, *size_lines(others), *tree_lines(others)]))
         if options.figure:
             figure(rows, options.figure)
     else:

@@ -98,7 +98,9 @@ def test_what_computes_is_noticed_by_the_tests_above(tmp_path):
     np.savez(tmp_path / "small.npz", members=points[:, 1:], observations=points[:, 0])
     done = run("check", str(tmp_path / "small.npz"))
     assert done.returncode == 0, done.stderr
-    assert {"torch", "numpy", "pandas", "scipy"} <= set(json.loads(done.stdout.splitlines()[-1]))
+    found = set(json.loads(done.stdout.splitlines()[-1]))
+    assert {"torch", "numpy", "pandas", "scipy"} <= found
+    assert not {"jinja2", "matplotlib", "safetensors", "sklearn"} & found
     report = "check(points[:, 0], points[:, 1:]).to_html()"
     assert "jinja2" in newly_imported("from prerank import check" + A_CHECK + report)
 

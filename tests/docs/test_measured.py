@@ -181,12 +181,27 @@ def test_what_a_check_takes_and_how_it_grows_is_what_was_recorded(benchmark_scri
     sizes = growth.size_lines(records("growth/trees.csv"))
     assert len(sizes) >= 6
     curves = growth.table(records("growth/growth.csv"))
-    assert len(curves) >= 4
-    for line in sizes + curves:
+    assert len(curves) >= 12
+    peaks = growth.memory_lines(records("growth/memory.csv"))
+    assert len(peaks) >= 8
+    for line in sizes + curves + peaks:
         assert line in SPEED
+    one, two = (float(row["wall"]) for row in records("growth/growth.csv") if row["curve"] == "threads")
+    assert f"two threads take {two / one:.2f} times as long as one" in SPEED
     decision = (ROOT / "docs" / "decisions" / "44-ranks-in-the-cache.md").read_text()
     for line in growth.tree_lines(records("growth/trees.csv")):
         assert line in decision
+
+
+def test_what_scores_take_beside_other_packages_is_what_was_recorded(benchmark_script):
+    found = records("scores/scores.csv")
+    lines = benchmark_script("score_times").table(found)
+    assert len(lines) == 2 + 5 * 3
+    for line in lines:
+        assert line in SPEED
+    others = {(row["contender"].split()[0], row["version"]) for row in found if row["contender"] != "prerank"}
+    for name, version in others:
+        assert f"{name} {version}" in SPEED
 
 
 def test_what_a_start_takes_is_what_was_recorded():

@@ -16,7 +16,6 @@ from prerank.inputs import Cases
 from prerank.plotting import render
 from prerank.plotting.tables import bullets, p_text
 from prerank.preranks import PreRank
-from prerank.recalibration.time_split import in_order_of_time
 from prerank.scores import energy_score
 
 if TYPE_CHECKING:
@@ -227,7 +226,9 @@ def compare_over_time(
     >>> found["energy score before"].is_monotonic_increasing, bool((found["rejected before"] > 0).all())
     (True, True)
     """
-    import pandas as pd  # which loads slowly
+    import pandas as pd  # which loads slowly, as corrections do
+
+    from prerank.recalibration.time_split import in_order_of_time
 
     numbers, names = in_order_of_time(times)
     if len(numbers) != len(y):
