@@ -154,10 +154,10 @@ def grant(threads: int) -> None:
 
     torch.set_num_threads(threads)
     try:
-        from prerank._parallel import granted
+        from prerank._parallel import spreading
     except ImportError:  # an older tree
         return
-    granted._processors = lambda: threads  # type: ignore[assignment]
+    spreading._processors = lambda: threads  # type: ignore[assignment]
 
 
 # Who computes beside it

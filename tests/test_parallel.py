@@ -536,8 +536,8 @@ def test_a_copy_of_the_process_that_was_made_meanwhile_computes() -> None:
 import os, threading, time
 import torch
 from prerank import _parallel as parallel
-from prerank._parallel import granted, spreading
-granted._processors = lambda: 3
+from prerank._parallel import spreading
+spreading._processors = lambda: 3
 torch.set_num_threads(3)
 release = threading.Event()
 call = threading.Thread(target=parallel.in_threads, args=(lambda item: release.wait(), range(9)))

@@ -22,6 +22,14 @@ def test_every_command_has_help(command):
     assert len(result.output) > 100
 
 
+@pytest.mark.parametrize("line", ["--help", "check --help", "recalibrate --help"])
+def test_flags_read_as_flags(line):
+    text = invoke(*line.split()).output.lower()
+    assert "<bool" not in text
+    assert "boolean" not in text
+    assert "--help" in text
+
+
 @pytest.mark.parametrize(
     "line", ["benchmark", "benchmark --quick --out x", "simulate 1", "report x", "datasets show wq", "datasets --help"]
 )

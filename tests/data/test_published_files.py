@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from prerank import check
+from prerank import Dependency, Location, check
 from prerank.cli.main import app
 
 REAL = Path(os.environ.get("PRERANK_REAL", "")) / "files"
@@ -22,6 +22,7 @@ RECIPES = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding
 TYPED = [line for line in RECIPES.splitlines() if line.startswith("prerank ")]
 ON_FILES = [text for text in TYPED if any(word in text for word in (".nc", "Forecasts_DE", "hub"))]
 TARGET = "wk inc flu hosp"
+MODELS = ("FluSight-baseline", "UGuelph-CompositeCurve", "UMass-trends_ensemble")
 
 
 @pytest.fixture
@@ -87,36 +88,71 @@ def test_a_price_table(reader) -> None:
 
 def test_a_hub_with_three_models(reader) -> None:
     found = result_of(typed('--model "*"', "--html"))
+    assert [group["group"] for group in found["groups"]] == sorted(MODELS)
     for group in found["groups"]:
-        folder = REAL / "hub" / "model-output" / group["group"]
-        kinds = {".csv": lambda path: pd.read_csv(path, dtype={"location": str}), ".parquet": pd.read_parquet}
-        rows = pd.concat([kinds[path.suffix](path) for path in sorted(folder.iterdir())])
-        rows = rows[(rows["output_type"] == "sample") & (rows["target"] == TARGET) & (rows["horizon"] >= 0)]
-        cases = rows[["reference_date", "location"]].astype(str).drop_duplicates()
-        assert group["cases"] == len(cases)
-    hand = _arrays_of("UMass-trends_ensemble")
+        y, members, rounds = _arrays_of(group["group"])
+        assert_same(group, check(y, members, blocks=rounds))
     alone = result_of(f'prerank check hub --model UMass-trends_ensemble --target "{TARGET}" --joint horizon')
-    assert_same(alone, check(*hand[:2], blocks=hand[2]))
+    y, members, rounds = _arrays_of("UMass-trends_ensemble")
+    assert_same(alone, check(y, members, blocks=rounds))
+
+
+def test_a_hub_by_model_and_place(reader) -> None:
+    found = result_of(typed("--by model", "--by location"), "--prerank", "location", "--prerank", "dependency")
+    arrays = [_arrays_of(model) for model in MODELS]
+    y, members = (np.concatenate([each[k] for each in arrays]) for k in range(2))
+    firsts = [_rows_of(model).groupby(["reference_date", "location"], sort=True).head(1) for model in MODELS]
+    places = np.concatenate([first["location"].to_numpy() for first in firsts])
+    labels = pd.DataFrame({"model": np.repeat(MODELS, [len(first) for first in firsts]), "location": places})
+    expected = check(y, members, [Location(), Dependency()], by=labels)
+    assert {group["group"] for group in found["groups"]} == {_called(*name) for name in expected.checks}
+    by_name = {group["group"]: group for group in found["groups"]}
+    for name, one in expected.checks.items():
+        assert_same(by_name[_called(*name)], one)
+
+
+def _called(model: str, place: str) -> str:
+    return f"{model} / location {place}" if place.isdigit() else f"{model} / {place}"
+
+
+def _rows_of(model: str) -> pd.DataFrame:
+    """The samples of the four horizons that all models have, by pandas alone."""
+    kinds = {".csv": lambda path: pd.read_csv(path, dtype={"location": str}), ".parquet": pd.read_parquet}
+    files = sorted((REAL / "hub" / "model-output" / model).iterdir())
+    rows = pd.concat([kinds[path.suffix](path) for path in files])
+    rows = rows[(rows["output_type"] == "sample") & (rows["target"] == TARGET) & (rows["horizon"] >= 0)].copy()
+    rows["reference_date"] = rows["reference_date"].astype(str)
+    rows["number"] = rows["output_type_id"].str.extract(r"(\d+)$", expand=False).astype(int)
+    return rows.sort_values(["reference_date", "location", "number", "horizon"])
 
 
 def _arrays_of(model: str):
-    """Samples and observations of a model that publishes Parquet, by pandas alone."""
-    folder = REAL / "hub" / "model-output" / model
-    rows = pd.concat([pd.read_parquet(path) for path in sorted(folder.iterdir())])
-    rows = rows[(rows["output_type"] == "sample") & (rows["target"] == TARGET)]
-    rows["number"] = rows["output_type_id"].str.extract(r"(\d+)$", expand=False).astype(int)
-    rows = rows.sort_values(["reference_date", "location", "number", "horizon"])
-    shape = (-1, 100, 4)
+    """Observations, samples and rounds of a model."""
+    rows = _rows_of(model)
     seen = pd.read_csv(REAL / "hub" / "target-data" / "target-hospital-admissions.csv", dtype={"location": str})
     known = seen.set_index(["date", "location"])["value"]
     first = rows.groupby(["reference_date", "location"], sort=True).head(4)
     days = zip(first["target_end_date"].astype(str), first["location"], strict=True)
     y = np.array([known[day] for day in days]).reshape(-1, 4)
-    rounds = first["reference_date"].astype(str).to_numpy()[::4]
-    return y, rows["value"].to_numpy(dtype=float).reshape(shape), rounds
+    return y, rows["value"].to_numpy(dtype=float).reshape(-1, 100, 4), first["reference_date"].to_numpy()[::4]
 
 
-def test_hindcasts_of_days_and_of_years(reader) -> None:
+def test_a_hindcast_of_days(reader) -> None:
+    xr = pytest.importorskip("xarray")
+    with xr.open_dataset(REAL / "netcdf" / "GMAO-GEOS-V2p1.RMM1.nc", decode_times=False) as one:
+        forecast = one["RMM1"].transpose("S", "M", "L").load()
+    with xr.open_dataset(REAL / "netcdf" / "RMM1.observed.interannual.1974-06.2017-07.nc", decode_times=False) as other:
+        observed = other["rmm1"].dropna("time").load()  # 145 values at the end have neither time nor value
+    starts = pd.Timestamp("1960-01-01") + pd.to_timedelta(forecast["S"].values.astype(int), unit="D")
+    dates = pd.Timestamp("1974-06-03") + pd.to_timedelta(observed["time"].values.astype(int), unit="D")
+    seen = pd.Series(observed.values, dates)
+    leads = np.floor(forecast["L"].values).astype(int)  # 0.5 is the middle of the first day
+    y = np.stack([seen.reindex(starts + pd.Timedelta(days=int(lead))).to_numpy() for lead in leads], axis=1)
+    expected = check(y.astype(np.float32), forecast.values, blocks=starts.year)
+    assert_same(result_of(typed("GMAO")), expected)
+
+
+def test_a_hindcast_of_years(reader) -> None:
     xr = pytest.importorskip("xarray")
     with xr.open_dataset(REAL / "netcdf" / "CESM-DP-LE.SST.global.nc", decode_times=False) as one:
         forecast = one["SST"].load()

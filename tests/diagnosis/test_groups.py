@@ -29,6 +29,16 @@ def test_a_level_of_five_per_cent_that_groups_cannot_reach_is_no_verdict():
     assert three.verdict.startswith("No verdict: the smallest adjusted p-value possible for 3 groups is 0.060")
 
 
+def test_a_group_of_one_block_is_not_called_flat():
+    values = np.random.default_rng(2).normal(size=(60, 10, 2))
+    rounds = np.repeat(range(30), 2)
+    rounds[:4] = 0
+    model = np.where(rounds == 0, "new", "old")
+    readings = check(values[:, 0], values[:, 1:], Marginal(), by=model, blocks=rounds).table["reading"]
+    assert readings["new"] == "too few cases or blocks to tell"
+    assert readings["old"] == "flat"
+
+
 @pytest.mark.slow
 def test_many_groups_are_given_the_replicates_that_they_need():
     """Forty groups of two pre-ranks: 99 replicates could never reject one of them, and a verdict needs no small p-value."""

@@ -242,6 +242,13 @@ OTHERWISE = {
     "pip install '.[xarray]'": How(None, "installs, and needs the network"),
     "pip install '.[dask,xarray]'": How(None, "installs, and needs the network"),
     "pip install '.[connectors]'": How(None, "installs, and needs the network"),
+    "pip install zuko": How(None, "installs, and needs the network"),
+    "prerank check hub --model M": How("prerank check --help", "a place holder"),
+    "prerank recalibrate forecasts.csv observations.csv --every 7 --delay 2 --fits kept --out corrected.csv": How(
+        "prerank recalibrate forecasts.csv observations.csv --every 150 --delay 2 --fits kept --out corrected.csv",
+        "a fit for every week takes a minute",
+        "corrected.csv",
+    ),
     "dask worker --nthreads 1": How(None, "needs a scheduler"),
     "python reproduction/benchmarks/simulations.py": How(None, "takes minutes"),
     "python docs/_build/architecture.py": How(None, "writes into the documentation; see test_architecture.py"),

@@ -8,9 +8,8 @@ from types import ModuleType
 import pandas as pd
 import pytest
 
-from prerank.regression import MixtureRegressor, dequantising, tails
+from prerank.regression import MixtureRegressor, dequantising, fitting, preparation
 from prerank.regression import discrete_targets as atoms
-from prerank.regression import feature_range as features
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "estimator"
@@ -56,10 +55,10 @@ def test_the_rules_on_the_page_are_those_of_the_code() -> None:
     assert f"{100 * atoms.AT_AN_END:.0f} % of the rows have the smallest or largest value" in said
     assert f"an interval of {atoms.ROOM} standard deviations" in said
     assert f"drawn evenly from the middle {100 * dequantising.MIDDLE:.0f} % of its cell" in said
-    assert features.KNEE == 4.0
+    assert preparation.KNEE == 4.0
     assert "beyond four standard deviations they grow like a logarithm" in said
     assert f"a wide component of weight {MixtureRegressor().tail_weight}" in said
-    assert tails.WIDTH == 3.0
+    assert fitting.WIDTH == 3.0
 
 
 def test_no_small_problem_fails_silently() -> None:

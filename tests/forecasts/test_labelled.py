@@ -32,6 +32,17 @@ def test_cases_of_several_labels_are_columns_and_coordinates() -> None:
     np.testing.assert_array_equal(array.values, MEMBERS)
 
 
+def test_dimensions_of_observations_are_those_of_the_members() -> None:
+    xr = pytest.importorskip("xarray")
+    y = xr.DataArray(Y.to_numpy(), {"day": DAYS.to_numpy(), "station": ["Oslo", "Voss"]}, ("day", "station"))
+    array = Ensemble(torch.tensor(MEMBERS), torch.ones(4, 3)).to_xarray(y)
+    assert array.dims == ("day", "member", "station")
+    assert array["weight"].dims == ("day", "member")
+    xr.testing.assert_equal(array.isel(member=0, drop=True)["station"], y["station"])
+    xr.testing.assert_equal(array["day"].drop_vars("weight", errors="ignore"), y["day"])
+    np.testing.assert_array_equal(array.values, MEMBERS)
+
+
 def test_weights_stand_beside_the_members() -> None:
     pytest.importorskip("xarray")
     weights = np.arange(1.0, 13.0).reshape(4, 3)

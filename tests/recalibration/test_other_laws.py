@@ -1,5 +1,6 @@
 """A `Recalibrator` at its defaults corrects every distribution of torch's, and flows that cannot be cut into cases."""
 
+import pandas as pd
 import pytest
 import torch
 from torch.distributions import (
@@ -18,7 +19,7 @@ from torch.distributions import (
     TransformedDistribution,
 )
 
-from prerank import Location, Marginal, Recalibrator, check, energy_score, nll
+from prerank import HDR, Location, Marginal, Recalibrator, check, energy_score, nll
 from prerank.forecasts import equally_weighted_draws
 from prerank.recalibration import Affine, Tilt, Tilted
 from prerank.recalibration.pit_coordinates import OldPITs
@@ -116,6 +117,20 @@ def test_a_law_that_cannot_be_cut_is_corrected_as_a_whole(opaque):
     assert isinstance(corrected, Tilted)
     assert corrected.ensemble(10).members.shape == (60, 10, 2)
     assert check(fresh.sample() + 0.7, corrected, PRERANKS).n_cases == 60
+
+
+@pytest.mark.parametrize("kind", ["MAF", "NSF"])
+def test_a_flow_of_single_precision_meets_observations_of_double_precision(kind):
+    zuko = pytest.importorskip("zuko")
+    torch.manual_seed(0)
+    flow = getattr(zuko.flows, kind)(2, 1, transforms=1, hidden_features=(8,))
+    context = torch.randn(60, 1)
+    with torch.no_grad():
+        y = flow(context).sample()
+        single, double = (check(seen, flow(context), [HDR(), Location()]).table["PCE"] for seen in (y, y.double()))
+    assert single.to_numpy() == pytest.approx(double.to_numpy(), abs=1e-3)  # a tie may fall the other way
+    table = pd.DataFrame(y.numpy().astype(float), columns=["rent", "area"])
+    Recalibrator().fit(flow(context), table)
 
 
 def test_a_normalising_flow_is_corrected():

@@ -148,8 +148,8 @@ def test_a_row_that_corrects_has_no_part_in_its_predictions() -> None:
     ("y", "message"),
     [
         (None, "requires y to be passed"),
-        (np.zeros((39, 2)), "39, 2"),
-        (np.full((40, 2), np.nan), "40 rows of y have NaN"),
+        (np.zeros((39, 2)), "numbers of samples: \\[40, 39\\]"),
+        (np.full((40, 2), np.nan), "80 of 80 values of y are NaN or infinite"),
     ],
     ids=["none", "rows", "nan"],
 )

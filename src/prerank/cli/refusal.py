@@ -23,7 +23,18 @@ _USAGE: Any = typer.BadParameter.__mro__[1]  # click's UsageError, or that of ty
 
 
 class Commands(TyperGroup):
-    """A group of commands whose refusals are one line: bad values, a full disk, a damaged file, an empty option."""
+    """Commands whose refusals are one line: bad values, a full disk, a damaged file, an empty option. Flags show no type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its options, in whose help a flag has no type."""
+        return _untyped_flags(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name, in whose help a flag has no type."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _untyped_flags(command.get_params(ctx))
+        return command
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse an empty value before it becomes a default, all of something, or the current folder."""
@@ -35,6 +46,13 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with one_line():
             return super().invoke(ctx)
+
+
+def _untyped_flags(options: list[Any]) -> list[Any]:
+    for option in options:
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    return options
 
 
 def refuse_empty(arguments: Sequence[str]) -> None:

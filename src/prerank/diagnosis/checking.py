@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from prerank._parallel import single_threaded
+from prerank._wording import counted
 from prerank.arrays import as_tensor
 from prerank.arrays.labels import is_pandas, label_text
 from prerank.calibration import PCETest, ProjectedPIT, hidden_error, pce_test
@@ -202,7 +203,9 @@ def check_of(source: Source, asked: Asked, rows: Tensor | None, notes: list[str]
     notes.extend(f"{group}: {note}" for group, note in pit.notes.items())
     n_blocks = None if labels is None else len((labels if weights is None else labels[weights > 0]).unique())
     if n_blocks is not None and n_blocks < FEWEST_BLOCKS:
-        notes.append(f"{n_blocks} blocks: tests by signs of fewer than {FEWEST_BLOCKS} blocks are approximate")
+        notes.append(
+            f"{counted(n_blocks, 'block')}: tests by signs of fewer than {FEWEST_BLOCKS} blocks are approximate"
+        )
     notes.extend(_monte_carlo(test, asked.n_replicates, n_blocks is not None))
     table, projections = tables(pit, test, labels, weights)
     words = TargetWords.of(source.cases.labels.targets, source.cases.names)

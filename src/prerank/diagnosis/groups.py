@@ -305,6 +305,8 @@ def grouped(checks: Mapping[Any, Check], notes: Sequence[str] = (), factors: Seq
 
 def _reading(result: Check, adjusted: float) -> str:
     """The words of the pre-rank with the largest PCE against the expected one, among those that fail."""
+    if result.rejected is None:
+        return "too few cases or blocks to tell"
     if adjusted > LEVEL:
         return "flat" if result.p_value > LEVEL else "no clear shape"
     failed = result.table[result.table["adjusted p-value"] <= LEVEL]

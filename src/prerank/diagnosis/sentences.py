@@ -260,5 +260,6 @@ def of_groups(found: Iterable[tuple[str, Mapping[str, str]]], n_groups: int, mos
 def _where(names: Sequence[str], n_groups: int) -> str:
     names = [named("group", name) for name in names]
     if len(names) == n_groups:
-        return f"in all {n_groups} groups" if n_groups > 1 else f"in {names[0]}"
+        every = "both" if n_groups == 2 else f"all {n_groups}"
+        return f"in {every} groups" if n_groups > 1 else f"in {names[0]}"
     return f"in {listed(names)}" if len(names) <= 4 else f"in {', '.join(names[:3])} and {len(names) - 3} other groups"

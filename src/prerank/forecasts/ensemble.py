@@ -216,7 +216,7 @@ class Ensemble:
         return Ensemble(self.members[..., cases, :, :], weights, reference)
 
     def to_xarray(self, like: Any = None) -> Any:
-        """The members as an `xarray.DataArray` along case, member and target.
+        """The members as an `xarray.DataArray` along case, member and target, or the dimensions of an array of observations.
 
         Parameters
         ----------
@@ -239,7 +239,7 @@ class Ensemble:
 
         array = as_data_array(self.members.detach().cpu().numpy(), like)
         if self.weights is not None:
-            array = array.assign_coords(weight=(("case", "member"), self.weights.detach().cpu().numpy()))
+            array = array.assign_coords(weight=(array.dims[:2], self.weights.detach().cpu().numpy()))
         return array
 
     def to_frame(self, like: Any = None) -> Any:

@@ -9,7 +9,7 @@ from prerank.arrays.labels import labels_of
 
 
 def as_data_array(members: np.ndarray, like: Any = None) -> Any:
-    """Members (cases, members, targets) as a DataArray of these dimensions; labels are those of `like` (cases, targets)."""
+    """Members (cases, members, targets) as a DataArray; labels, and names of its dimensions, are those of `like`."""
     try:
         import xarray
     except ImportError:
@@ -20,7 +20,10 @@ def as_data_array(members: np.ndarray, like: Any = None) -> Any:
         coords |= {str(name): ("case", np.asarray(cases.get_level_values(str(name)))) for name in cases.names}
     else:
         coords["case"] = ("case", np.asarray(cases))
-    return xarray.DataArray(members, dims=("case", "member", "target"), coords=coords, name="forecast")
+    array = xarray.DataArray(members, dims=("case", "member", "target"), coords=coords, name="forecast")
+    named = like.dims if isinstance(like, xarray.DataArray) else ()
+    taken = {"case", "target", *array.coords}
+    return array.rename({old: new for old, new in zip(("case", "target"), named, strict=False) if new not in taken})
 
 
 def as_long_frame(members: np.ndarray, like: Any = None) -> pd.DataFrame:

@@ -186,8 +186,9 @@ def _variable(
         fitting = alike if len(alike) == 1 else fitting
     if len(fitting) != 1:
         described = ", ".join(f"{key!r} {listed(dataset[key].dims)}" for key in there[:12]) or "none at all"
+        missing = ", or give a second file with them" if forecast is not None and forecast.name in there else ""
         raise DataError(
-            f"{path} has {len(fitting)} variables that could be the {what}, among {described}; name one {option}"
+            f"{path} has {len(fitting)} variables that could be the {what}, among {described}; name one {option}{missing}"
         )
     return dataset[fitting[0]]
 

@@ -20,7 +20,7 @@ class Times(NamedTuple):
 
 def times_of(coordinate: Any, name: Hashable) -> Times:
     values = np.asarray(coordinate.values)
-    like = str(coordinate.values.ravel()[0]) if values.size else "nothing"
+    like = str(coordinate.values.ravel()[0]).removesuffix("T00:00:00.000000000") if values.size else "nothing"
     if values.dtype.kind in "OUS":
         values = _from_objects(values, name)
         if hasattr(values.ravel()[0], "calendar"):

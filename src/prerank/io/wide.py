@@ -68,12 +68,13 @@ def read_wide(
     proposed = False
     if time is not None:
         table = table.assign(**{time: as_times(forecasts, table[time], time)})
+        where = "the first column" if time == INDEX else repr(time)
         zone = getattr(table[time].dt, "tz", None)
         if zone is not None:
-            notes.append(f"{time} is taken in the time zone {zone}")
+            notes.append(f"{where} is taken in the time zone {zone}")
         if not joint and table[time].dt.normalize().duplicated().any() and not case:
             joint, proposed = ["hour"], True
-            notes.append(f"joint: the hours of a day, of {time}, as nothing else was said")
+            notes.append(f"joint: the hours of a day, by the times in {where}, as nothing else was said")
     case_columns, target_columns = _split(forecasts, table, time, case, joint, proposed)
     case_codes, case_labels = coded(case_columns)
     if target_columns:

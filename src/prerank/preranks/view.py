@@ -487,9 +487,14 @@ def log_density(law: Distribution, points: Tensor) -> Tensor:
         law = GaussianMixture.of_normal(law)
     if hasattr(law, "log_density"):
         return law.log_density(points)
+    given = points.movedim(-2, 0)
     try:
-        return law.log_prob(points.movedim(-2, 0)).movedim(0, -1)
-    except NotImplementedError:
+        return law.log_prob(given).movedim(0, -1)
+    except NotImplementedError:  # a RuntimeError too, so it comes first
         raise TypeError(
             f"HDR() needs log_prob, which {type(law).__name__} does not have; pass its draws as an Ensemble instead"
         ) from None
+    except RuntimeError:
+        if given.dtype is not torch.float64:
+            raise
+        return law.log_prob(given.float()).to(given).movedim(0, -1)  # networks of a flow take their own precision alone
