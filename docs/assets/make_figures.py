@@ -1,5 +1,7 @@
 """The pictures of README and documentation. Run it from the repository's root: python docs/assets/make_figures.py"""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -217,7 +219,16 @@ def _compress(file: Path) -> None:
     print(f"{file.name}: {file.stat().st_size // 1024} KB")
 
 
+def growth_of_a_check() -> None:
+    """Drawn by the benchmark, from its record."""
+    script = HERE.parents[1] / "benchmarks" / "growth.py"
+    subprocess.run(
+        [sys.executable, str(script), "--figure", str(HERE / "growth.png")], check=True, stdout=subprocess.DEVNULL
+    )
+
+
 if __name__ == "__main__":
+    growth_of_a_check()
     power_of_field_preranks()
     right_margins_wrong_jointly()
     shapes()

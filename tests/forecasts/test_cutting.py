@@ -156,3 +156,15 @@ def test_what_is_not_known_is_not_cut():
     whole = each(Own(LOC, SCALE))
     assert case_by_case(whole) is whole
     assert select_cases(WithSelect(5), slice(2)).batch_shape == (2,)
+
+
+def test_inverses_are_known_whatever_their_class_is_called():
+    """zuko, once imported, gives torch's class of inverses another name."""
+    inverse = type(ExpTransform().inv)
+    name = inverse.__name__
+    inverse.__name__ = "Inverse"
+    try:
+        part = select_cases(LAWS["back"], slice(1, 3))
+    finally:
+        inverse.__name__ = name
+    assert part.batch_shape[-1] == 2

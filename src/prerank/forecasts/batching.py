@@ -200,8 +200,10 @@ def _cut_transform(transform: Transform, cases: Cases, axis: int, shape: Sequenc
     if isinstance(transform, PowerTransform):
         return PowerTransform(_cut_tensor(transform.exponent, cases, axis, n_axes))
     if own or name not in _WITHOUT_PARAMETERS + _ACROSS_TARGETS:
-        inverse = getattr(transform, "_inv", None)
-        if name == "_InverseTransform" and isinstance(inverse, Transform):
+        inverse = getattr(
+            transform, "_inv", None
+        )  # a weak reference, but in an inverse, whose class zuko gives another name
+        if isinstance(inverse, Transform):
             return _cut_transform(inverse, cases, axis, shape).inv
         raise CannotBeCut(transform)
     return transform
